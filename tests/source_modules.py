@@ -17,13 +17,13 @@ LAYERS = ("core", "views", "spark_bridge")
 def modules() -> dict[str, Path]:
     """The modules of the three layers and of the package, by name, with their real files."""
     package = ROOT / "src" / PACKAGE
-    found = {path.relative_to(package): path for path in package.glob("*.py")}
-    found |= {
+    paths = {path.relative_to(package): path for path in package.glob("*.py")}
+    paths |= {
         path.relative_to(ROOT): path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))
     }
     return {
         ".".join((PACKAGE, *place.with_suffix("").parts)).removesuffix(".__init__"): path
-        for place, path in found.items()
+        for place, path in paths.items()
     }
 
 
@@ -63,13 +63,15 @@ KINDS = (WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES)
 def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
     """What the names of a module mean that are classes of it, or imported: by module and name."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    found = {node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    meanings = {
+        node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
-            found |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
-    return found
+            meanings |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
+    return meanings
 
 
 @cache
@@ -82,9 +84,9 @@ def trees() -> dict[str, tuple[ast.Module, dict[str, str]]]:
 @cache
 def members_of(family: Family) -> frozenset[str]:
     """All classes of a family, and names of unions of them."""
-    found, before = {family.base}, set[str]()
-    while found != before:
-        before = set(found)
+    members, before = {family.base}, set[str]()
+    while members != before:
+        before = set(members)
         for module, (tree, names) in trees().items():
             for node in ast.walk(tree):
                 bases = node.bases if isinstance(node, ast.ClassDef) else []
@@ -94,10 +96,10 @@ def members_of(family: Family) -> frozenset[str]:
                 else:
                     named = node.name if isinstance(node, ast.ClassDef) else ""
                 if named and any(
-                    isinstance(base, ast.Name) and names.get(base.id) in found for base in bases
+                    isinstance(base, ast.Name) and names.get(base.id) in members for base in bases
                 ):
-                    found.add(f"{module}.{named}")
-    return frozenset(found)
+                    members.add(f"{module}.{named}")
+    return frozenset(members)
 
 
 def classes_in(node: ast.expr) -> Iterator[ast.expr]:
@@ -110,7 +112,7 @@ def classes_in(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
     """The classes in ``isinstance``, ``issubclass``, class patterns and comparisons of types, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass):
@@ -125,11 +127,11 @@ def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
             yield from ((node.lineno, each) for part in node.comparators for each in classes_in(part))
 
 
-def asks_for(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
+def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
     """Where a module asks for a class of a family, other than those that it defines itself."""
     return [
         f"{module}:{line}: {ast.unparse(each)}"
-        for line, each in classes_asked_for(tree)
+        for line, each in tested_classes(tree)
         if (meant := meaning_of(each, names)) in members_of(family)
         and meant not in family.types
         and meant.rpartition(".")[0] != module

@@ -28,7 +28,7 @@ from source_modules import (
     WATERMARKS,
     WINDOWS,
     Family,
-    asks_for,
+    class_tests_in,
     is_held,
     members_of,
     modules,
@@ -434,7 +434,7 @@ def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Fam
         line
         for module, (tree, names) in trees().items()
         if is_held(family, module)
-        for line in asks_for(family, module, tree, names)
+        for line in class_tests_in(family, module, tree, names)
     ]
     assert found == [], "say it with a member of the base class"
 
@@ -500,11 +500,11 @@ def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
 def test_finds_who_asks_for_a_class(family: Family, source: str):
     module, tree = f"{PACKAGE}.views.engine.engine", ast.parse(source)
     assert is_held(family, module)
-    assert len(asks_for(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1
+    assert len(class_tests_in(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1
 
 
 def test_anyone_may_check_that_something_is_of_a_family():
     module = f"{PACKAGE}.views.engine.engine"
     source = "from evercurrent.core.eventtime.triggers.kinds import Trigger\nisinstance(x, Trigger)"
     tree = ast.parse(source)
-    assert asks_for(TRIGGERS, module, tree, names_in(module, Path("x.py"), tree)) == []
+    assert class_tests_in(TRIGGERS, module, tree, names_in(module, Path("x.py"), tree)) == []

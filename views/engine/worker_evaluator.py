@@ -62,36 +62,38 @@ class WorkerEvaluator:
         self._read = self._views_by_state()
         self._inner.states = self._cut()
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
-        self._inner.promise(BucketInput(lambda _: [], taken.offered.watermarks))
+        self._inner.promise(BucketInput(lambda _: [], taken_input.epoch_input.watermarks))
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        arrived = {name: delta.frame for name, delta in taken.arrived.items()}
-        given = BucketInput(lambda instant: self._workers.arrive(instant, arrived), fires=taken.offered.fires)
+        arrived = {name: delta.frame for name, delta in taken_input.arrived.items()}
+        given = BucketInput(
+            lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
+        )
         try:
             work = self._inner.evaluate(now, given)
         except (Exception, pl.exceptions.PanicException) as error:
             failure: BaseException = error
         else:
-            return self._result(now, taken, work)
-        self._fail_without_workers(now, taken)
+            return self._result(now, taken_input, work)
+        self._fail_without_workers(now, taken_input)
         raise failure
 
-    def _result(self, now: Now, taken: TakenInput, work: BucketResult) -> EpochResult:
+    def _result(self, now: Now, taken_input: TakenInput, work: BucketResult) -> EpochResult:
         """Stage what buckets have evaluated, and return the result of the epoch."""
-        work.states |= {name: record_of(saved) for name, (_, saved) in work.kept.items()}
-        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
+        work.states |= {name: record_of(saved) for name, (_, saved) in work.changed.items()}
+        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.changed)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
         self._staged = work, changed
-        passed = EvaluatedEpoch(
-            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken)
+        epoch = EvaluatedEpoch(
+            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken_input)
         )
         return EpochResult(
-            passed,
-            taken.offered.positions,
+            epoch,
+            taken_input.epoch_input.positions,
             self._rows(work),
             tuple(
                 sorted(
@@ -120,7 +122,7 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
-    def _fail_without_workers(self, now: Now, taken: TakenInput) -> None:
+    def _fail_without_workers(self, now: Now, taken_input: TakenInput) -> None:
         """Evaluate an epoch that failed over the states as a whole, so that its error is the one without workers.
 
         A bucket names the first of its own rows, and counts no others. It returns if nothing fails here, as it may be where
@@ -129,21 +131,21 @@ class WorkerEvaluator:
         self._inner.discard()
         whole = CircuitEvaluator(self.compiled)
         try:
-            whole.promise(taken)
-            whole.evaluate(now, taken)
+            whole.promise(taken_input)
+            whole.evaluate(now, taken_input)
         finally:
             whole.discard()
 
-    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
+    def _deltas(self, now: Now, work: BucketResult, taken_input: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
-        found: dict[str, ViewDelta] = {}
+        deltas: dict[str, ViewDelta] = {}
         for view in sorted(work.deltas, key=self._numbers.__getitem__):
             frames = [part.held for part in work.deltas[view] if isinstance(part.held, pl.DataFrame)]
-            if not frames or view in taken.silent:
+            if not frames or view in taken_input.silent:
                 continue
             if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
-                found[view] = emitted
-        return ViewDeltas(found)
+                deltas[view] = emitted
+        return ViewDeltas(deltas)
 
     def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:
         """Return how many rows came from sources with event time, as frames without columns."""

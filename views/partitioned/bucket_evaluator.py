@@ -51,14 +51,14 @@ class BucketInput:
 class BucketResult:
     """The result of an epoch, which each stage adds to.
 
-    ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
+    ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
     of the deltas of views, ``arrived`` the number of rows that the epoch brought.
     """
 
     taken: BucketInput
     states: dict[str, StateRecord]
     arrived: int = 0
-    kept: ChangedStates = field(default_factory=dict)
+    changed: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
@@ -93,21 +93,21 @@ class BucketEvaluator:
         self._buckets = buckets
         self._driver_rows = driver_rows
 
-    def promise(self, taken: BucketInput) -> None:
+    def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.promised.items():
+        for source, watermark in taken_input.promised.items():
             self._clocks.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+    def evaluate(self, now: Now, taken_input: BucketInput) -> BucketResult:
         """See ``Evaluator``."""
-        work = BucketResult(taken, dict(self.states))
-        work.signals = self._signals(taken.fires)
+        work = BucketResult(taken_input, dict(self.states))
+        work.signals = self._signals(taken_input.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
-            done.sort(key=lambda one: one.place)
-            self._collect(done, work)
-            self._clocks.advance(stage.number, now, done)
+            results = taken_input.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            results.sort(key=lambda one: one.place)
+            self._collect(results, work)
+            self._clocks.advance(stage.number, now, results)
         return work
 
     def commit(self, evaluated: BucketResult) -> None:
@@ -143,7 +143,7 @@ class BucketEvaluator:
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
-            return self._runner.run(tasks, work.kept)
+            return self._runner.run(tasks, work.changed)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
 
@@ -190,8 +190,8 @@ class BucketEvaluator:
             for task in tasks
         ]
 
-    def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
-        for one in done:
+    def _collect(self, results: Iterable[TaskResult], work: BucketResult) -> None:
+        for one in results:
             work.arrived += one.arrived
             work.states.update(one.states)
             work.measured += one.measured.items()

@@ -121,22 +121,22 @@ class StageRunner:
     def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
         """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
         stage, now = self.cut.stages[0], self._begin(instant)
-        given = {self._entries[name]: Delta(frame) for name, frame in arrived.items()}
-        local = {exchange: delta for exchange, delta in given.items() if exchange.stage == 0}
-        done = TaskResult(0, place)
+        by_exchange = {self._entries[name]: Delta(frame) for name, frame in arrived.items()}
+        local = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage == 0}
+        result = TaskResult(0, place)
         nodes = self._stage_nodes(stage, 0)
-        self._evaluate(stage, nodes, done, now, local, nodes.places if now.epoch == 0 else ())
-        passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
-        self._finish(done, instant.epoch, stage, nodes, passing)
-        return done
+        self._evaluate(stage, nodes, result, now, local, nodes.places if now.epoch == 0 else ())
+        passing = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
+        self._finish(result, instant.epoch, stage, nodes, passing)
+        return result
 
-    def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Run tasks of a stage, one after the other. Their states are put into ``kept``, and not yet written."""
-        return [self._run(task, kept) for task in tasks]
+    def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
+        """Run tasks of a stage, one after the other. Their states are put into ``changed``, and not yet written."""
+        return [self._run(task, changed) for task in tasks]
 
-    def write(self, kept: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
-        """Write the states in ``kept``, and deltas of views, together."""
-        return self._saver.write_all(kept, deltas)
+    def write(self, changed: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
+        """Write the states in ``changed``, and deltas of views, together."""
+        return self._saver.write_all(changed, deltas)
 
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
         """Return whether an operator has work to do in this bucket because of time alone."""
@@ -175,24 +175,24 @@ class StageRunner:
         self._put(stage, bucket, states)
         return node, queries.windows(fire.key, fire.window)[1].keys
 
-    def _run(self, task: Task, kept: ChangedStates) -> TaskResult:
+    def _run(self, task: Task, changed: ChangedStates) -> TaskResult:
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
         for node, keys in task.signals.items():
             self._trackers[NodeId(node)].signal(keys)
         try:
-            given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
-            done = TaskResult(task.stage, task.bucket)
+            by_exchange = {exchange: self._delta_of(exchange, parts) for exchange, parts in task.rows.items()}
+            result = TaskResult(task.stage, task.bucket)
             nodes = self._stage_nodes(stage, task.bucket)
             restore = partial(self._restore, nodes, task.bucket, task.states)
             due = nodes.places if task.visits_all else self._due(nodes, now, restore)
-            self._evaluate(stage, nodes, done, now, given, due, restore)
-            self._finish(done, task.instant.epoch, stage, nodes, {})
+            self._evaluate(stage, nodes, result, now, by_exchange, due, restore)
+            self._finish(result, task.instant.epoch, stage, nodes, {})
             for name in nodes.owned_among(self._restored):
                 state = self._states[name]
                 after = state.saved()
                 if not _same(self._restored[name], after):
-                    kept[f"{name}/{task.bucket}"] = state, after
-            return done
+                    changed[f"{name}/{task.bucket}"] = state, after
+            return result
         finally:
             for node in task.signals:
                 self._trackers[NodeId(node)].forget_signals()
@@ -243,15 +243,15 @@ class StageRunner:
         self,
         stage: Stage,
         nodes: StageNodes,
-        done: TaskResult,
+        result: TaskResult,
         now: Now,
-        given: Mapping[Exchange, Delta],
+        by_exchange: Mapping[Exchange, Delta],
         due: Iterable[NodeId],
         restore: Callable[[NodeId], None] | None = None,
     ) -> None:
         """Step the nodes that have rows or are ``due``, and those that this reaches."""
         deltas = self._visited = self.circuit.empty_deltas()
-        entered = [exchange for exchange, delta in given.items() if len(delta)]
+        entered = [exchange for exchange, delta in by_exchange.items() if len(delta)]
         with hashing_by(self._pieces.key_hash):
             for place in nodes.visits(entered, due, deltas):
                 if restore is not None:
@@ -260,19 +260,19 @@ class StageRunner:
                 node, begun = self.circuit.nodes[place], time.perf_counter()
                 sources = zip(node.inputs or (place,), stage.inputs[place], strict=True)
                 inputs = [
-                    deltas[source] if exchange is None else given.get(exchange) or self._nothing[source]
+                    deltas[source] if exchange is None else by_exchange.get(exchange) or self._nothing[source]
                     for source, exchange in sources
                 ]
                 deltas[place] = node.operator.step(now, *inputs)
                 if place in stage.owned:
                     rows = sum(map(len, inputs)) if node.inputs else 0
-                    done.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
+                    result.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
 
     # What goes out
 
     def _finish(
         self,
-        done: TaskResult,
+        result: TaskResult,
         epoch: int,
         stage: Stage,
         nodes: StageNodes,
@@ -285,20 +285,20 @@ class StageRunner:
             delta = deltas[exchange.producer]
             if len(delta):
                 leaving[exchange] = self._combined(exchange, delta)
-        self._cut_rows(done, leaving)
+        self._cut_rows(result, leaving)
         for view in nodes.views_of(deltas):
             delta = deltas[stage.views[view]].consolidate()
             if len(delta):
-                done.deltas[view] = self._row_batch(view, epoch, delta.frame)
-        done.refused = self.compiled.ledger.staged
+                result.deltas[view] = self._row_batch(view, epoch, delta.frame)
+        result.refused = self.compiled.ledger.staged
         for node in sorted(self._witnesses.keys() & deltas.keys()):
             witness = self._witnesses[node]
             if witness.evidence is not None:
-                done.witnessed[self._ids[id(witness.clock)]] = witness.evidence
+                result.witnessed[self._ids[id(witness.clock)]] = witness.evidence
         for node in sorted(stage.owned & deltas.keys()):
             clock = self.circuit.nodes[node].operator.moved_clock
             if clock is not None and clock.is_held:
-                done.held_at[self._ids[id(clock)]] = clock.held_at
+                result.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
         """Combine the rows as far as the grouping that they go to allows."""
@@ -318,7 +318,7 @@ class StageRunner:
             words = key_words(sample, len(places)).first
         return len(np.unique(words)) <= len(places) // FAR_FEWER
 
-    def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
+    def _cut_rows(self, result: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
         """Pass the rows of each exchange on, a part for each bucket that gets any."""
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
@@ -327,7 +327,7 @@ class StageRunner:
                 places.append((exchange, bucket))
                 frames.append(frame)
         for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
-            done.rows.setdefault(exchange, {})[bucket] = part
+            result.rows.setdefault(exchange, {})[bucket] = part
 
     def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
         frame = delta.frame
@@ -338,8 +338,10 @@ class StageRunner:
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
         if self._buckets <= FEW_BUCKETS:
-            found = ((bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets))
-            return [(bucket, gather(frame, places)) for bucket, places in found if len(places)]
+            places_by_bucket = (
+                (bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets)
+            )
+            return [(bucket, gather(frame, places)) for bucket, places in places_by_bucket if len(places)]
         counts = np.bincount(buckets, minlength=self._buckets)
         # Numbers of 16 bits are sorted by counting.
         ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
@@ -357,7 +359,7 @@ class StageRunner:
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
 
-    def _given(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
+    def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
         return Delta(frames[0] if len(frames) == 1 else _together(frames))
 
@@ -380,8 +382,8 @@ def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return all rows; a part in which a sum is zero in all rows has no column for it."""
-    found = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
-    names = [*found, DIFF]
+    columns = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
+    names = [*columns, DIFF]
     if all(frame.columns == names for frame in frames):
         return stack(frames)
     return pl.concat(

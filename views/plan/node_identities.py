@@ -21,12 +21,12 @@ def operation_identity(node: PlanNode) -> str:
     The name of a source and its event time column count; whether its rows are retained, labels and texts of messages do
     not. It is computed once by each scheme: readers of a checkpoint and runners of stages compile the same plan again.
     """
-    found = node.identities.get(scheme())
-    if found is None:
+    identity = node.identities.get(scheme())
+    if identity is None:
         event_time = None if node.inputs else node.event_time
-        found = digest_of("operation", node.operation, node.schema, event_time)
-        node.identities[scheme()] = found
-    return found
+        identity = digest_of("operation", node.operation, node.schema, event_time)
+        node.identities[scheme()] = identity
+    return identity
 
 
 def plan_identities(plan: Plan) -> list[str]:

@@ -135,8 +135,8 @@ class TriggerState(ABC):
 
     def finished(self, context: TriggerContext) -> Mask:
         """Return for which windows this part will not fire again."""
-        done: Mask = context.get(f"{self.place}done") != 0
-        return done
+        is_finished: Mask = context.get(f"{self.place}done") != 0
+        return is_finished
 
     def observe(self, context: TriggerContext, on: Mask) -> None:
         """Update the state by the changes of the windows for which this part is active."""

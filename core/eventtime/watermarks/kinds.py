@@ -257,7 +257,7 @@ class Perfect(Watermark):
 @tagged("core.eventtime.watermarks:BehindProcessingTime")
 @dataclass(frozen=True)
 class BehindProcessingTime(Watermark):
-    """W = processing time - delay, whatever the rows say: it moves without rows too."""
+    """W = processing time - delay, whatever the rows hold: it moves without rows too."""
 
     columns_read = ()
     is_of_highest = True
