@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from ..columns.kernels import Ints, Keys, key_words
-from ..data.clock import Clock, Now
+from ..data.clock import Clock, MovedClock, Now
 from ..data.delta import Delta
 from .channels import Channel
 from .partitioning import KeyColumns, Route
@@ -104,7 +104,7 @@ class Operator:
         return False
 
     @property
-    def moved_clock(self) -> Clock | None:
+    def moved_clock(self) -> MovedClock | None:
         """Return the clock that it moves; None if it moves none."""
         return None
 

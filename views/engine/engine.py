@@ -189,9 +189,7 @@ class Engine(LiveDeclarations):
             "position_order": position_order,
         }  # fmt: skip
         with self._turn:
-            declared = self._declarations().source(name, schema, options)
-            declared._take = self.push
-            return declared
+            return self._adopt(self._declarations().source(name, schema, options))
 
     def view(
         self,
@@ -231,6 +229,11 @@ class Engine(LiveDeclarations):
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
         return type(self)(retain=self._retain)
+
+    def _adopt(self, source: Source) -> Source:
+        """Have this engine take what is pushed into a source, and return the source."""
+        source._take = self.push
+        return source
 
     def push(
         self,

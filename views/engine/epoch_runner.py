@@ -429,7 +429,7 @@ class Running:
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
             return CircuitEvaluator(compiled)
-        return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
+        return WorkerEvaluator(self._plan, compiled, self._team, self._workers)
 
     # The audience of epochs
 

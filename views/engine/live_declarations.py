@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 
 from ..checkpoint import Checkpoint
-from ..connectors.positions import Position
+from ..dataframe.source import Source
 from ..epochs.history import Retain
 from ..proving.proof import Proof, Proofs
 from .declarations import Declarations
@@ -29,16 +28,8 @@ class LiveDeclarations(ServedViews, ABC):
         """Return an engine in memory that retains as many deltas, with nothing declared."""
 
     @abstractmethod
-    def push(
-        self,
-        source: str,
-        data: Any,
-        *,
-        at: datetime | str | None = None,
-        watermark: datetime | str | int | None = None,
-        position: Position | None = None,
-    ) -> int:
-        """Take one batch of changes."""
+    def _adopt(self, source: Source) -> Source:
+        """Have this engine take what is pushed into a source, and return the source."""
 
     def drop_view(self, name: str) -> None:
         """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
@@ -97,7 +88,7 @@ class LiveDeclarations(ServedViews, ABC):
             other._running = running = fork(origin, other, place, epoch)
             other._plan, other.sources, other.views = running.parts
             for source in other.sources.values():
-                source._take = other.push
+                other._adopt(source)
         return other
 
     def compare(self, other: LiveDeclarations) -> dict[str, pl.DataFrame]:

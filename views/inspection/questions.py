@@ -77,7 +77,7 @@ class WindowQueries:
             processing_time=instant,
             lateness=operation.windowing.lateness,
             held_by=self._held_by(place, instant),
-            percentiles=tracker.percentiles,
+            percentiles={share: clock.before for share, clock in tracker.percentiles.items()},
         )
         return why_lines(
             operation, windows, circumstances, is_selection=key is not None or window is not None

@@ -241,7 +241,7 @@ class Windowing:
     @property
     def is_refined_only(self) -> bool:
         """Return whether every epoch only refines the rows: then the grouping emits them and no panes are needed."""
-        plain = isinstance(self.trigger, EveryEpoch) and not self.always and not self.info
+        plain = self.trigger.refines_only and not self.always and not self.info
         return plain and self.mode == "retracting" and self.stamp != "watermark"
 
 
