@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
@@ -116,7 +116,7 @@ class Choosing:
     times: int
     share: float
     seed: int
-    laws: dict[str, Chosen] = field(default_factory=dict)
+    into: Path = KEPT
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -132,7 +132,11 @@ class Choosing:
             return True
         usual = own * sum(each.seconds for each in tried) / len(tried)
         chosen = choose(tried, self.share * usual, 1.5 * self.share * usual)
-        self.laws[pyfuncitem.nodeid] = Chosen(tuple(each.choices for each in chosen), max(3, own // 10))
+        # What was chosen is kept even if no other law gets its turn; others may choose for other laws meanwhile.
+        kept = read_if_there(self.into) | {
+            pyfuncitem.nodeid: Chosen(tuple(each.choices for each in chosen), max(3, own // 10))
+        }
+        self.into.write_text(written(kept), "utf-8")
         of_all, of_own, of_chosen = (len(branches_of(some)) for some in (tried, tried[:own], chosen))
         print(
             f"{pyfuncitem.nodeid}: {len(chosen)} of {len(tried)} examples take {of_chosen / of_all:.1%} of the branches, "
@@ -226,21 +230,21 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0, help="of the random examples")
     options.add_argument("--into", type=Path, default=KEPT, help="where they are kept")
     options.add_argument(
-        "laws", nargs="*", help="files and tests, and options of pytest; else all that have examples"
+        "laws",
+        nargs=argparse.REMAINDER,
+        help="files and tests, and options of pytest; else all that have some",
     )
-    given, of_pytest = options.parse_known_args()
-    kept = read(given.into.read_text("utf-8")) if given.into.exists() else {}
+    given = options.parse_args()
     os.environ |= {"EVERCURRENT_TEST_PROFILE": "quick", "EVERCURRENT_TEST_EXAMPLES": "random"}
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.chdir(ROOT)
-    plugin = Choosing(given.seconds, given.times, given.share, given.seed)
-    failed = pytest.main(
-        ["-q", "-s", "-p", "no:cacheprovider", *(given.laws or kept), *of_pytest], plugins=[plugin]
-    )
-    # Others may have chosen for other laws meanwhile.
-    kept = read(given.into.read_text("utf-8")) if given.into.exists() else {}
-    given.into.write_text(written({**kept, **plugin.laws}), "utf-8")
-    return int(failed)
+    plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into)
+    laws = given.laws or sorted(read_if_there(given.into))
+    return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", *laws], plugins=[plugin]))
+
+
+def read_if_there(path: Path) -> dict[str, Chosen]:
+    return read(path.read_text("utf-8")) if path.exists() else {}
 
 
 if __name__ == "__main__":
