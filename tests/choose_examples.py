@@ -3,7 +3,8 @@
 Each law runs many random examples. Of each it is noted what it is like: the branches that it took in ``core`` and ``views``, and in
 what draws and recomputes examples, where a branch is an operator or a kind of value; how often, by powers of two; what was
 drawn, and what after it. Kept are few that together took all branches, those first that add most in their time,
-and then, for a share of the time that the law had, those that are least like the others.
+and then, for a share of the time that the law had, those that are least like the others. At last the faults of
+``planted.py`` are planted: what as many random examples find as the law has, the chosen ones find too, or get the one that finds it.
 """
 
 from __future__ import annotations
@@ -14,28 +15,40 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import polars as pl
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
-from hypothesis import Phase  # noqa: E402
-from hypothesis.database import choices_to_bytes  # noqa: E402
-from hypothesis.internal.conjecture.data import ConjectureData, Status  # noqa: E402
-from hypothesis.internal.conjecture.engine import ConjectureRunner, ExitReason  # noqa: E402
+from hypothesis import Phase
+from hypothesis.database import choices_to_bytes
+from hypothesis.internal.conjecture.data import ConjectureData, Status
+from hypothesis.internal.conjecture.engine import ConjectureRunner, ExitReason
 
-from chosen_examples import KEPT, Chosen, read, with_seed, with_settings, written  # noqa: E402
+from chosen_examples import (
+    KEPT,
+    Chosen,
+    Outcome,
+    each_run,
+    read,
+    run_chosen,
+    with_seed,
+    with_settings,
+    written,
+)
+from planted import PLANTS, called_by
 
 LAYERS = tuple(str(ROOT / "src" / "evercurrent" / layer) + os.sep for layer in ("core", "views"))
 TESTS = str(ROOT / "tests") + os.sep
 OWN = tuple(TESTS + name for name in ("conftest.py", "choose_examples.py", "chosen_examples.py"))
+FAILURES = (Exception, pl.exceptions.PanicException)
 FEW = 64
 """So many values a choice may have of which each is told apart."""
 
@@ -117,6 +130,8 @@ class Choosing:
     share: float
     seed: int
     into: Path = KEPT
+    completes: bool = False
+    """Choose nothing anew: only look which plants are found."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -126,25 +141,53 @@ class Choosing:
         own = law._hypothesis_internal_use_settings.max_examples
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        kept = read_if_there(self.into).get(pyfuncitem.nodeid)
+        chosen = kept if self.completes else self.chosen_of(pyfuncitem.nodeid, law, arguments, own)
+        if chosen is None:
+            return True
+        self.keep(pyfuncitem.nodeid, chosen)
+        finding = self.finding_more(pyfuncitem.nodeid, law, arguments, chosen)
+        self.keep(pyfuncitem.nodeid, replace(chosen, examples=chosen.examples + finding))
+        return True
+
+    def keep(self, nodeid: str, chosen: Chosen) -> None:
+        """Write it down at once: others may choose for other laws meanwhile."""
+        self.into.write_text(written(read_if_there(self.into) | {nodeid: chosen}), "utf-8")
+
+    def chosen_of(self, nodeid: str, law: Any, arguments: dict[str, Any], own: int) -> Chosen | None:
         began = time.process_time()
         tried = self.try_many(law, arguments, own * self.times)
         if not tried:
-            return True
+            return None
         usual = own * sum(each.seconds for each in tried) / len(tried)
         chosen = choose(tried, self.share * usual, 1.5 * self.share * usual)
-        # What was chosen is kept even if no other law gets its turn; others may choose for other laws meanwhile.
-        kept = read_if_there(self.into) | {
-            pyfuncitem.nodeid: Chosen(tuple(each.choices for each in chosen), max(3, own // 10))
-        }
-        self.into.write_text(written(kept), "utf-8")
         of_all, of_own, of_chosen = (len(branches_of(some)) for some in (tried, tried[:own], chosen))
         print(
-            f"{pyfuncitem.nodeid}: {len(chosen)} of {len(tried)} examples take {of_chosen / of_all:.1%} of the branches, "
+            f"{nodeid}: {len(chosen)} of {len(tried)} examples take {of_chosen / of_all:.1%} of the branches, "
             f"{own} by chance {of_own / of_all:.1%}; in {sum(each.seconds for each in chosen) / usual:.0%} of the time; "
             f"chosen in {time.process_time() - began:.0f} s",
             flush=True,
         )
-        return True
+        return Chosen(tuple(each.choices for each in chosen), max(3, own // 10))
+
+    def finding_more(
+        self, nodeid: str, law: Any, arguments: dict[str, Any], chosen: Chosen
+    ) -> tuple[bytes, ...]:
+        """An example for each plant that is found by as many random ones as the law has, and not by the chosen ones."""
+        called = called_by(lambda: run_chosen(law, arguments, Outcome(chosen)))
+        finding: list[bytes] = []
+        for plant in PLANTS:
+            if not plant.fits:
+                print(f"{plant} does not fit the code any more: plant another")
+            elif called.intersection(function.__code__ for function, _ in plant.functions()):
+                with plant.planted():
+                    by_chosen = found_by_chosen(law, arguments, chosen)
+                    by_chance = first_that_fails(law, arguments)
+                if by_chance is not None and not by_chosen:
+                    finding.append(by_chance)
+                how = f"chosen {'found' if by_chosen else '-'}, by chance {'-' if by_chance is None else 'found'}"
+                print(f"{nodeid}: {plant.file}: {plant.wrong} for {plant.right}: {how}", flush=True)
+        return tuple(dict.fromkeys(finding))
 
     def try_many(self, law: Any, arguments: dict[str, Any], most: int) -> list[Tried]:
         tried: dict[bytes, Tried] = {}
@@ -171,6 +214,31 @@ class Choosing:
         finally:
             ConjectureRunner.test_function = of_hypothesis  # type: ignore[method-assign]
         return list(tried.values())
+
+
+def found_by_chosen(law: Any, arguments: dict[str, Any], chosen: Chosen) -> bool:
+    """Whether the law fails as it runs in the quick profile."""
+    try:
+        run_chosen(law, arguments, Outcome(chosen), shrinks=False)
+        with with_settings(law, max_examples=chosen.generates, phases=(Phase.generate,)):
+            law(**arguments)
+    except FAILURES:
+        return True
+    return False
+
+
+def first_that_fails(law: Any, arguments: dict[str, Any]) -> bytes | None:
+    """Of the examples that the law generates where none are chosen, the first that fails."""
+    failed: list[bytes] = []
+
+    def observe(data: ConjectureData) -> None:
+        if data.status == Status.INTERESTING:
+            failed.append(choices_to_bytes(data.choices))
+
+    once = {"phases": (Phase.generate,), "report_multiple_bugs": False}
+    with suppress(*FAILURES), each_run(observe), with_settings(law, **once):
+        law(**arguments)
+    return failed[0] if failed else None
 
 
 def branches_of(tried: Sequence[Tried]) -> frozenset[Feature]:
@@ -230,6 +298,9 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0, help="of the random examples")
     options.add_argument("--into", type=Path, default=KEPT, help="where they are kept")
     options.add_argument(
+        "--plants", action="store_true", help="choose nothing anew, only look which plants are found"
+    )
+    options.add_argument(
         "laws",
         nargs=argparse.REMAINDER,
         help="files and tests, and options of pytest; else all that have some",
@@ -238,7 +309,7 @@ def main() -> int:
     os.environ |= {"EVERCURRENT_TEST_PROFILE": "quick", "EVERCURRENT_TEST_EXAMPLES": "random"}
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.chdir(ROOT)
-    plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into)
+    plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into, given.plants)
     laws = given.laws or sorted(read_if_there(given.into))
     return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", *laws], plugins=[plugin]))
 

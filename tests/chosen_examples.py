@@ -118,7 +118,7 @@ def with_seed(law: Any, seed: int) -> Iterator[None]:
         law._hypothesis_internal_use_seed = before
 
 
-def run_chosen(law: Any, arguments: Mapping[str, Any], outcome: Outcome) -> None:
+def run_chosen(law: Any, arguments: Mapping[str, Any], outcome: Outcome, *, shrinks: bool = True) -> None:
     """Run the examples that are kept of this law, each once, and note which of them applied."""
     wanted = set(outcome.chosen.examples)
 
@@ -137,7 +137,7 @@ def run_chosen(law: Any, arguments: Mapping[str, Any], outcome: Outcome) -> None
             law,
             derandomize=False,  # Hypothesis allows a database only so; nothing is drawn.
             database=ReadOnly(outcome.chosen.examples),
-            phases=(Phase.reuse, Phase.shrink),
+            phases=(Phase.reuse, Phase.shrink) if shrinks else (Phase.reuse,),
             max_examples=max(1, len(outcome.chosen.examples)),
         ),
     ):
