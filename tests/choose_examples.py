@@ -24,9 +24,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-
 from hypothesis import Phase
 from hypothesis.database import choices_to_bytes
 from hypothesis.internal.conjecture.data import ConjectureData, Status
@@ -45,6 +42,7 @@ from chosen_examples import (
 )
 from planted import PLANTS, called_by
 
+ROOT = Path(__file__).resolve().parent.parent
 LAYERS = tuple(str(ROOT / "src" / "evercurrent" / layer) + os.sep for layer in ("core", "views"))
 TESTS = str(ROOT / "tests") + os.sep
 OWN = tuple(TESTS + name for name in ("conftest.py", "choose_examples.py", "chosen_examples.py"))
