@@ -47,6 +47,8 @@ LAYERS = tuple(str(ROOT / "src" / "evercurrent" / layer) + os.sep for layer in (
 TESTS = str(ROOT / "tests") + os.sep
 OWN = tuple(TESTS + name for name in ("conftest.py", "choose_examples.py", "chosen_examples.py"))
 FAILURES = (Exception, pl.exceptions.PanicException)
+FEWEST = 10
+"""With fewer examples a law has nothing to choose from."""
 FEW = 64
 """So many values a choice may have of which each is told apart."""
 
@@ -137,6 +139,8 @@ class Choosing:
         if not hasattr(law, "_hypothesis_internal_use_settings"):
             return True  # No law: not run.
         own = law._hypothesis_internal_use_settings.max_examples
+        if own < FEWEST:
+            return True
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         kept = read_if_there(self.into).get(pyfuncitem.nodeid)
