@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import polars as pl
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis.database import choices_to_bytes
 
+import choose_examples
 import evercurrent as ec
 from choose_examples import Branches, Choosing, Tried, choose
 from chosen_examples import (
@@ -26,6 +29,7 @@ from chosen_examples import (
     written,
 )
 from oracle import Bag
+from planted import Plant
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = 40
@@ -189,6 +193,29 @@ def test_few_are_chosen_that_together_took_all_branches() -> None:
     assert choose([dear, cheap, rare, rest, alike], 0, 9) == [cheap, rare]
     assert choose([dear, cheap, rare, rest, alike], 3, 9) == [cheap, rare, rest]
     assert choose([dear, cheap, rare, rest, alike], 4, 9) == [cheap, rare, rest, alike]
+
+
+def test_a_plant_that_only_random_examples_find_gets_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = Plant("core/operators/distinct.py", "(before + added > 0)", "(before + added >= 0)")
+    monkeypatch.setattr(choose_examples, "PLANTS", (plant,))
+
+    def check(each: Any) -> None:
+        engine = ec.Engine()
+        view = engine.view("v", engine.source("a", {"k": pl.Int64}, kind="diffs").unique())
+        engine.push("a", {"k": [each[0]], "_diff": [1]})
+        if each[0] > 10:
+            engine.push("a", {"k": [each[0]], "_diff": [-1]})
+            assert not view.read().height
+
+    law, chosen = law_of(st.integers(0, 20), check), chosen_of(law_of(st.integers(0, 10), repr))
+    small = Chosen(chosen.examples, generates=1)
+    choosing = Choosing(seconds=10, times=3, share=0.4, seed=1)
+    found = choosing.finding_more("law", law, {}, small)
+    assert len(found) == 1
+    assert choosing.finding_more("law", law, {}, replace(small, examples=small.examples + found)) == ()
+    assert run(law, small).applied <= set(small.examples)
+    with plant.planted(), pytest.raises(AssertionError), chosen_first(law, {}, Outcome(Chosen(found, 1))):
+        pytest.fail("the example that was found fails first")
 
 
 def test_branches_of_the_layers_and_of_what_draws_are_counted() -> None:
