@@ -103,7 +103,9 @@ def drawn(data: ConjectureData) -> frozenset[Feature]:
     """The choices among few, each alone and with the one before."""
     choices = []
     for node in data.nodes:
-        bounds = node.constraints.get("min_value"), node.constraints.get("max_value")
+        # Another name before Hypothesis 6.131.
+        constraints = getattr(node, "constraints", None) or getattr(node, "kwargs", {})
+        bounds = constraints.get("min_value"), constraints.get("max_value")
         if node.type == "boolean":
             choices.append(("boolean", node.value))
         elif node.type == "integer" and None not in bounds and bounds[1] - bounds[0] <= FEW:

@@ -31,13 +31,9 @@ settings.register_profile(
 settings.register_profile(
     "long", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=CALM
 )
-settings.load_profile(os.environ.get("EVERCURRENT_TEST_PROFILE", "quick"))
-CHOSEN = (
-    kept()
-    if settings.get_current_profile_name() == "quick"
-    and os.environ.get("EVERCURRENT_TEST_EXAMPLES") != "random"
-    else {}
-)
+PROFILE = os.environ.get("EVERCURRENT_TEST_PROFILE", "quick")
+settings.load_profile(PROFILE)
+CHOSEN = kept() if PROFILE == "quick" and os.environ.get("EVERCURRENT_TEST_EXAMPLES") != "random" else {}
 LAPSED = "chosen examples that no longer apply"
 
 WAIT_FOR_THE_DISK = ("store/", "durability/test_power_failure.py")
