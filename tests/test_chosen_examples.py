@@ -89,7 +89,7 @@ def test_a_run_is_the_same_as_the_one_before() -> None:
         seen.clear()
         run(law, Chosen((*chosen.examples, chosen.examples[0][:3]), chosen.generates))
         runs.append(list(seen))
-    assert runs[0] == runs[1]
+    assert repr(runs[0]) == repr(runs[1])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_law_whose_examples_no_longer_apply_generates_as_many_as_without_them(
     with_none = list(seen)
     seen.clear()
     law()
-    assert with_none == seen
+    assert repr(with_none) == repr(seen)  # A NaN is not equal to itself.
     assert len(seen) >= OWN
 
 
