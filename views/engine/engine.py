@@ -574,9 +574,9 @@ class Engine(LiveDeclarations):
 
         def __getitem__(self, name: object) -> NoReturn:
             """Raise, with what to write instead."""
-            known = name if isinstance(name, str) else "name"
+            example = name if isinstance(name, str) else "name"
             raise TypeError(
-                f"an engine has no brackets and is not iterated: write engine.views[{known!r}] or engine.sources[{known!r}], "
+                f"an engine has no brackets and is not iterated: write engine.views[{example!r}] or engine.sources[{example!r}], "
                 "which are dictionaries by name"
             )
 

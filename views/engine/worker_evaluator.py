@@ -69,11 +69,11 @@ class WorkerEvaluator:
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         arrived = {name: delta.frame for name, delta in taken_input.arrived.items()}
-        given = BucketInput(
+        bucket_input = BucketInput(
             lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
         )
         try:
-            work = self._inner.evaluate(now, given)
+            work = self._inner.evaluate(now, bucket_input)
         except (Exception, pl.exceptions.PanicException) as error:
             failure: BaseException = error
         else:

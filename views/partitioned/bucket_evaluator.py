@@ -127,16 +127,16 @@ class BucketEvaluator:
             exchange: parts for exchange, parts in work.rows.items() if exchange.stage == stage.number
         }
         for bucket in range(self._buckets):
-            given = {
+            entering_rows = {
                 exchange: tuple(parts[bucket]) for exchange, parts in entering.items() if bucket in parts
             }
             signalled = {
                 node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
             }
-            if given or signalled or self._is_due(stage, bucket, instant):
+            if entering_rows or signalled or self._is_due(stage, bucket, instant):
                 tasks.append(
                     Task(
-                        stage.number, bucket, instant, self.states, given, signalled,
+                        stage.number, bucket, instant, self.states, entering_rows, signalled,
                         visits_all=self.looks_at_all or instant.epoch == 0,
                     )
                 )  # fmt: skip

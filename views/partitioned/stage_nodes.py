@@ -43,12 +43,12 @@ class StageNodes:
         }
         self._states: dict[NodeId, dict[str, State]] = {}
 
-    def visits(self, given: Iterable[Exchange], due: Iterable[NodeId], deltas: Deltas) -> Iterator[NodeId]:
+    def visits(self, entering: Iterable[Exchange], due: Iterable[NodeId], deltas: Deltas) -> Iterator[NodeId]:
         """Yield the nodes to visit, in order: those with rows, those ``due``, and what these reach.
 
         The caller steps each one and adds to ``deltas``.
         """
-        entered = (place for exchange in given for place in self._entrances.get(exchange, ()))
+        entered = (place for exchange in entering for place in self._entrances.get(exchange, ()))
         return self._circuit.visits({*entered, *due}, deltas, self._within)
 
     def given_by(self, deltas: Mapping[NodeId, object]) -> Iterator[Exchange]:

@@ -91,9 +91,9 @@ class CircuitIdentities:
 
     def _next(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """Return the identity of the next node for this purpose over these inputs."""
-        made = self._unnumbered(purpose, kind, inputs)
-        number, self._numbers[made] = self._numbers[made], self._numbers[made] + 1
-        return digest_of(made, number) if number else made
+        unnumbered = self._unnumbered(purpose, kind, inputs)
+        number, self._numbers[unnumbered] = self._numbers[unnumbered], self._numbers[unnumbered] + 1
+        return digest_of(unnumbered, number) if number else unnumbered
 
     @staticmethod
     def operation(node: PlanNode) -> Purpose:

@@ -85,12 +85,12 @@ class CustomState(Leaf):
         if "wake_at" in columns:
             at = columns["wake_at"]
             columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
-        known = {"rows": context.rows, "end": context.ends}
+        of_pane = {"rows": context.rows, "end": context.ends}
         clocks = {
             "watermark": np.full(len(context), context.watermark),
             "processing_time": np.full(len(context), context.processing_time),
         }
-        return pl.DataFrame({**columns, **known, **clocks})
+        return pl.DataFrame({**columns, **of_pane, **clocks})
 
     def _moved(self, context: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         if not on.any():
