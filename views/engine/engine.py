@@ -39,6 +39,7 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
+from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
@@ -113,6 +114,7 @@ class Engine(LiveDeclarations):
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
+        self._indexes = Indexes()
         self._turn = Turn()
         log = RunRecorder(self._retain, records_rows=bool(record))
         self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)

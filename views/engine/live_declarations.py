@@ -13,16 +13,20 @@ from ..checkpoint import Checkpoint
 from ..connectors.positions import Position
 from ..epochs.history import Retain
 from ..proving.proof import Proof, Proofs
+from ..tracing.indexes import Indexes
+from ..tracing.lineage import Lineage
 from .declarations import Declarations
 from .forks import Origin, checkpoint_of, compared, fork
 from .proving import Prover
 from .served_views import ServedViews
+from .tracing import Tracer
 
 
 class LiveDeclarations(ServedViews, ABC):
     """The methods of an engine that change, copy or examine what it declares, at any epoch."""
 
     _retain: Retain
+    _indexes: Indexes
 
     @abstractmethod
     def _fresh(self) -> Self:
@@ -123,9 +127,13 @@ class LiveDeclarations(ServedViews, ABC):
         """Return the proof of one view; see ``View.prove``."""
         return self._prover().proof(view)
 
-    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes; see ``View.lineage``."""
-        return self._prover().lineage(view, row, limit)
+        return self._tracer().lineage(view, row, limit)
+
+    def _tracer(self) -> Tracer:
+        fork = self.fork()
+        return Tracer(fork._plan, fork._running.current(), self._indexes)
 
     def _prover(self) -> Prover:
         fork = self.fork()

@@ -13,8 +13,6 @@ from ..compiler.builder import Compiled
 from ..dataframe.source import Source
 from ..plan.declared_calls import FORKED
 from ..plan.plan import Plan
-from ..proving.batch import Batch
-from ..proving.lineage import lineage
 from ..proving.proof import Evaluation, Named, Proof, Proofs, proof
 from .view import View
 
@@ -47,15 +45,6 @@ class Prover:
         """
         kept = self._compiled.contents[name].emitted().frame
         return proof(self._views[name], self._epoch, Evaluation(self._plan.calls, self._named), kept)
-
-    def lineage(self, name: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
-        """Return the rows from which a row of a view comes; see ``View.lineage``.
-
-        Raises:
-            InputError: there is no such row, or it cannot be followed back.
-        """
-        kept = Batch(self._compiled.contents[name].emitted().frame)
-        return lineage(self._views[name], Evaluation(self._plan.calls, self._named), kept, row, limit)
 
     def proofs(self, names: Iterable[str]) -> Proofs:
         """Return the proofs of all views that can be proved."""

@@ -37,6 +37,7 @@ from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
+from ..tracing.lineage import Lineage
 from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
@@ -85,7 +86,7 @@ class ViewKeeper(Protocol):
         """Explain why windows of a view emit no panes."""
         ...
 
-    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes."""
         ...
 
@@ -393,13 +394,21 @@ class View(Collection, ReadForms):
         """
         return "\n".join(self._engine.why(self.name, key, window))
 
-    def lineage(self, row: object, *, limit: int = 1000) -> dict[str, pl.DataFrame]:
+    def lineage(self, row: object, *, limit: int = 1000) -> Lineage:
         """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
 
-        They are followed back through the calls that declared the view: through groupings to all rows of a group, through
-        joins to both partners, through distinct, unions and the first rows of groups. Where a source retains no rows, they are
-        those of the nearest view. Rows that keep others away (the other side of an anti join, what ``minus`` subtracts) are not
-        among them. Cost: that of ``prove``, which evaluates the definition over all retained rows.
+        They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
+        those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
+        come first: by event time, or by the ``sequence_by`` of the source. Where a source retains no rows, they are those of the
+        nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
+        subtracts) are not among them.
+
+        The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
+        ``svg()``.
+
+        Rows are looked up, by any column: each part of a state is sorted by the columns that are needed when they are first
+        needed, so that the first call costs the state, and the ones that follow cost the rows that they read and the parts
+        that are new. Memory: 16 bytes for each row and set of columns, until the part is merged into another one.
 
         >>> from evercurrent import Engine
         >>> engine = Engine()
@@ -414,7 +423,7 @@ class View(Collection, ReadForms):
             limit: the most rows of each source.
 
         Raises:
-            InputError: there is no such row; or it cannot be followed back, as through windows and ``map_batches``.
+            InputError: there is no such row; or it cannot be followed back, as through ``map_batches`` and windows of counts.
         """
         return self._engine.lineage_of(self.name, row, limit)
 

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 DIFF = "_diff"
-_OF_LEFT, _OF_RIGHT = "__left place", "__right place"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
 """Columns beside those of rows, whose names no declared column has."""
 
@@ -215,30 +214,6 @@ class Batch:
         time = self.event_time if how in ("semi", "anti") else None
         return Batch(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]), time)
 
-    def rows_of_join(
-        self, other: Batch, wanted: pl.DataFrame, on: Any = None, how: Any = "inner", **options: Any
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the rows of both sides from which these rows of their join come."""
-        if how in ("semi", "anti"):
-            matched = Batch(self.frame.filter(is_among(self.rows, wanted)))
-            turned = {"left_on": options.get("right_on"), "right_on": options.get("left_on")}
-            turned |= {name: options[name] for name in ("nulls_equal",) if name in options}
-            partners = other.join(matched, on, "semi", **turned).rows if how == "semi" else other.rows.clear()
-            return matched.rows, partners
-        sides = [
-            Batch(batch.consolidated().frame.with_row_index(tag).with_columns(pl.col(tag).cast(pl.Int64)))
-            for batch, tag in ((self, _OF_LEFT), (other, _OF_RIGHT))
-        ]
-        joined = sides[0].join(sides[1], on, how, **options).rows
-        chosen = joined.filter(is_among(joined.select(wanted.columns), wanted))
-        left, right = (
-            side.rows.filter(
-                side.rows.get_column(tag).is_in(chosen.get_column(tag).drop_nulls().implode())
-            ).drop(tag)
-            for side, tag in zip(sides, (_OF_LEFT, _OF_RIGHT), strict=True)
-        )
-        return left, right
-
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""
         raise UnprovableError(f"{name} is not evaluated in a batch")
@@ -266,15 +241,6 @@ class Groups:
             .sort(_GROUP)
         )
         return numbered.drop(_GROUP), places.get_column(_KEY)
-
-    def rows_of(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of these groups, which are rows with their keys."""
-        rows = self._batch.rows
-        if not (self._by or self._named):
-            return rows
-        beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
-        keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
-        return rows.filter(is_among(keys, wanted.select(keys.columns)))
 
     def agg(self, *aggs: Any, **named: Any) -> Batch:
         """See ``GroupedCollection.agg``."""

@@ -101,7 +101,6 @@ class Evaluation:
         self._named: dict[int, Named] = {}
         self._order = {made: at for at, made in enumerate(reversed(self._calls))}
         self._values: dict[int, Any] = {}
-        self._stands_in: set[int] = set()
         self.over: dict[str, None] = {}
 
     def of(self, view: Any) -> Batch:
@@ -118,28 +117,6 @@ class Evaluation:
             raise found
         assert isinstance(found, Batch), "a view is a collection"
         return found.consolidated()
-
-    def evaluated(self) -> Iterator[tuple[int, DeclaredCall | None, Any]]:
-        """Yield the values, the last first, with their ids, and the calls that made them; no call for rows that are kept."""
-        order = sorted(self._values, key=lambda made: self._order.get(made, -1), reverse=True)
-        for made in order:
-            yield made, None if made in self._stands_in else self._calls.get(made), self._values[made]
-
-    def value(self, collection: Any) -> Any:
-        """Return the value of a collection.
-
-        Raises:
-            UnprovableError: it has none; says why.
-        """
-        return self._standing(collection)
-
-    def call_of(self, collection: Any) -> DeclaredCall:
-        """Return the call that made a collection."""
-        return self._calls[id(collection)]
-
-    def name_of(self, made: int) -> str:
-        """Return the name of a source or a view."""
-        return self._named[made].name
 
     def _other_forks(self, view: Any) -> Iterator[int]:
         """Yield the ids of a view and of the same view in the engines from which this one was forked."""
@@ -177,9 +154,7 @@ class Evaluation:
         except UnprovableError as reason:
             if made in self._named and made in self._calls and not is_proved:
                 try:
-                    kept = self._kept(self._named[made])
-                    self._stands_in.add(made)
-                    return kept
+                    return self._kept(self._named[made])
                 except UnprovableError:
                     return reason
             return reason

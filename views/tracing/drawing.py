@@ -1,0 +1,165 @@
+"""Stages and their rows as boxes with arrows: as an indented text, a Mermaid flowchart and an SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from evercurrent.core.columns.json_texts import shown_values
+from evercurrent.core.data.schema import DIFF
+
+from ..inspection.tables import escaped, on_one_line
+from ..timeline.svg import FONT, element, hint, text, width
+
+MOST_ROWS = 3
+"""The most rows that are written in a box; the others are counted."""
+
+LINE, PADDING, GAP, BETWEEN, WIDEST = 17.0, 12.0, 64.0, 18.0, 300.0
+HEAD, SMALL = 12.5, 11.0
+
+STYLE = (
+    ".box{fill:#f4f6f8;stroke:#9aa3af}.end{fill:#e8f1fb;stroke:#3b82c4}.view{fill:#eaf6ec;stroke:#3f9a57}"
+    ".head{font-weight:600;fill:#1f2933}.line{fill:#52606d}.arrow{stroke:#7b8794;fill:none}.tip{fill:#7b8794}"
+    "@media (prefers-color-scheme:dark){.page{fill:#16191d}.box{fill:#232a31;stroke:#6b7682}"
+    ".end{fill:#16324a;stroke:#5aa2e0}.view{fill:#173622;stroke:#5bb873}.head{fill:#e4e9ee}.line{fill:#b6bec9}}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box: its name, a heading, and lines below it. ``is_end``: it is where the rows come from."""
+
+    name: str
+    head: str
+    lines: tuple[str, ...] = ()
+    is_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Boxes from which arrows go to others, the last ones first, and a title."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[str, str], ...]
+
+    def text(self) -> str:
+        """Return the boxes as lines: what a box is made of is indented below it, and written once."""
+        made_of = {box.name: [source for source, to in self.edges if to == box.name] for box in self.boxes}
+        boxes = {box.name: box for box in self.boxes}
+        pending = [(box.name, 0) for box in reversed(self.boxes) if all(source != box.name for source, _ in self.edges)]
+        lines, written = [], set[str]()
+        while pending:
+            name, depth = pending.pop()
+            box, indent = boxes[name], "  " * depth
+            if name in written:
+                lines.append(f"{indent}{on_one_line(box.head)} (above)")
+                continue
+            written.add(name)
+            lines.append(f"{indent}{on_one_line(box.head)}")
+            lines += [f"{indent}    {on_one_line(line)}" for line in box.lines]
+            pending += [(source, depth + 1) for source in reversed(made_of[name])]
+        return "\n".join(lines)
+
+    def mermaid(self) -> str:
+        """Return a Mermaid flowchart: where rows come from as cylinders."""
+        lines = ["flowchart LR"]
+        for box in reversed(self.boxes):
+            content = "<br/>".join([f"<b>{escaped(box.head)}</b>", *map(escaped, box.lines)])
+            lines.append(f'  {box.name}[("{content}")]' if box.is_end else f'  {box.name}["{content}"]')
+        lines += [f"  {source} --> {to}" for source, to in self.edges]
+        return "\n".join(lines)
+
+    def svg(self) -> str:
+        """Return the boxes in columns from left to right, in each box what goes into it further left."""
+        columns = self._columns()
+        places, across, down = {}, PADDING, 0.0
+        for column in columns:
+            y, widest = 40.0, max(map(_width, column))
+            for box in column:
+                places[box.name] = (across, y, widest, _height(box))
+                y += _height(box) + BETWEEN
+            across, down = across + widest + GAP, max(down, y)
+        wide = max(across - GAP + PADDING, width(self.title, 14) + 2 * PADDING)
+        last = {to for _, to in self.edges} - {source for source, _ in self.edges}
+        inside = [element("style", STYLE), element("rect", width=wide, height=down, fill="#ffffff", class_="page")]
+        inside.append(text(self.title, PADDING, 24, class_="head", font_size=14))
+        inside += [_arrow(places[source], places[to]) for source, to in self.edges]
+        inside += [_drawn(box, *places[box.name], is_last=box.name in last) for column in columns for box in column]
+        return element(
+            "svg", *inside, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {wide:.0f} {down:.0f}",
+            width=wide, height=down, font_family=FONT, role="img",
+        )  # fmt: skip
+
+    def _columns(self) -> list[list[Box]]:
+        """Return the boxes in columns: each to the right of all that go into it."""
+        level = {box.name: 0 for box in self.boxes}
+        for box in reversed(self.boxes):  # A box comes after those that it goes into.
+            level[box.name] = max((level[source] + 1 for source, to in self.edges if to == box.name), default=0)
+        columns: list[list[Box]] = [[] for _ in range(max(level.values(), default=0) + 1)]
+        for box in self.boxes:
+            columns[level[box.name]].append(box)
+        return [column for column in columns if column]
+
+
+def shown_rows(rows: pl.DataFrame, most: int = MOST_ROWS) -> tuple[str, ...]:
+    """Return the first rows as lines, and how many more there are.
+
+    >>> shown_rows(pl.DataFrame({"shop": ["north", "south"], "_diff": [2, -1]}))
+    ('+2 shop north', '-1 shop south')
+    """
+    lines = []
+    for number in range(min(rows.height, most)):
+        values = shown_values(rows.drop(DIFF, strict=False), number)
+        diff = f"{rows.item(number, DIFF):+d} " if DIFF in rows.columns and rows.item(number, DIFF) != 1 else ""
+        lines.append(diff + ", ".join(f"{name} {value}" for name, value in values.items()))
+    return (*lines, *([f"and {rows.height - most:,} more"] if rows.height > most else []))
+
+
+def _cut(line: str) -> str:
+    line = on_one_line(line)
+    if width(line, SMALL) <= WIDEST:
+        return line
+    while line and width(line + "…", SMALL) > WIDEST:
+        line = line[:-1]
+    return line + "…"
+
+
+def _width(box: Box) -> float:
+    lines = [width(_cut(box.head), HEAD), *(width(_cut(line), SMALL) for line in box.lines)]
+    return max(lines) + 2 * PADDING
+
+
+def _height(box: Box) -> float:
+    return LINE * (1 + len(box.lines)) + PADDING
+
+
+def _drawn(box: Box, x: float, y: float, wide: float, high: float, *, is_last: bool) -> str:
+    kind = "box end" if box.is_end else "box view" if is_last else "box"
+    inside = [
+        hint("\n".join([box.head, *box.lines])),
+        element("rect", x=x, y=y, width=wide, height=high, rx=6, class_=kind),
+        text(_cut(box.head), x + PADDING, y + LINE, class_="head", font_size=HEAD),
+    ]
+    for number, line in enumerate(box.lines, 2):
+        inside.append(text(_cut(line), x + PADDING, y + number * LINE, class_="line", font_size=SMALL))
+    return element("g", *inside)
+
+
+Place = tuple[float, float, float, float]
+
+
+def _arrow(source: Place, to: Place) -> str:
+    x, y = source[0] + source[2], source[1] + source[3] / 2
+    end_x, end_y = to[0] - 7, to[1] + to[3] / 2
+    middle = (x + end_x) / 2
+    line = element("path", d=f"M{x:.1f} {y:.1f} C{middle:.1f} {y:.1f} {middle:.1f} {end_y:.1f} {end_x:.1f} {end_y:.1f}", class_="arrow")
+    tip = f"{end_x:.1f},{end_y - 4:.1f} {to[0]:.1f},{end_y:.1f} {end_x:.1f},{end_y + 4:.1f}"
+    return line + element("polygon", points=tip, class_="tip")
+
+
+def frame_text(rows: pl.DataFrame, names: Mapping[str, str] | Sequence[str]) -> str:
+    """Return columns of the first row as text."""
+    return ", ".join(f"{name} {value}" for name, value in shown_values(rows.select(list(names)), 0).items())
