@@ -449,7 +449,9 @@ class Running:
         for name, delta in passed.deltas.unread.items():
             self._views[name]._history.append(delta)
         if now.epoch:
-            self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
+            self.log.note(
+                now.epoch, now.processing_time, passed.watermarks, evaluated.rows, evaluated.untimed
+            )
         if self._evaluator is not None:
             self._publish(self._evaluator.compiled, evaluated)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +13,10 @@ import polars as pl
 from ..checkpoint import Checkpoint
 from ..connectors.positions import Position
 from ..epochs.history import Retain
+from ..inspection.questions import WindowQueries
+from ..plan.nodes import PlanId
 from ..proving.proof import Proof, Proofs
+from ..tracing.history import History
 from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage
 from .declarations import Declarations
@@ -22,7 +26,7 @@ from .served_views import ServedViews
 from .tracing import Tracer
 
 
-class LiveDeclarations(ServedViews, ABC):
+class LiveDeclarations(ServedViews):
     """The methods of an engine that change, copy or examine what it declares, at any epoch."""
 
     _retain: Retain
@@ -130,6 +134,23 @@ class LiveDeclarations(ServedViews, ABC):
     def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes; see ``View.lineage``."""
         return self._tracer().lineage(view, row, limit)
+
+    def history_of(self, view: str, key: object, since: int | None) -> History:
+        """Return the changes of the rows of a key, and what caused them; see ``View.history``."""
+        with self._turn:
+            tracer, now = self._tracer(), self.published()
+        return tracer.history(self.views[view], key, since, now)
+
+    def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
+        """Explain line by line why a row of a view is there or not; see ``View.why``."""
+        fork = self.fork()
+        compiled, plan = fork._running.current(), fork._plan
+        instant = self._last_instant() or 0
+
+        def windows(place: PlanId, given: pl.DataFrame) -> list[str]:
+            return WindowQueries(plan, compiled, view, place).why_waiting(given.row(0, named=True), instant)
+
+        return Tracer(plan, compiled, self._indexes).why(view, row, windows)
 
     def _tracer(self) -> Tracer:
         fork = self.fork()

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import EPOCH, listed
+
 from ..compiler.builder import Compiled
+from ..epochs.run_log import RunLog
+from ..inspection.open_windows import key_values
 from ..plan.plan import Plan
+from ..tracing.changed import KeptChanges
 from ..tracing.collected import Collections
+from ..tracing.history import Asked, History, history
 from ..tracing.indexes import Indexes
-from ..tracing.lineage import Lineage, lineage
+from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
+from ..tracing.reasons import Reasons, Windows
+from .published import Published
+from .view import View
 
 
 class Tracer:
@@ -28,9 +38,65 @@ class Tracer:
         collections = Collections(self._plan, self._compiled, self._indexes)
         return lineage(collections, view, row, limit, self._newest())
 
+    def history(self, view: View, key: object, since: int | None, now: Published) -> History:
+        """Return the changes of the rows of a key; see ``View.history``.
+
+        Raises:
+            InputError: the key does not go with the columns of the view.
+            EpochGoneError: the changes after ``since`` are no longer kept.
+        """
+        where, place = f"view {view.name!r}", self._plan.views[view.name]
+        names = list(self._plan.keys_of(place)) or self._plan[place].schema.names()
+        given = row_values(view.name, self._plan[place].schema, _by_name(where, names, key, view.columns))
+        begins = now.begins(view.name)
+        frames = now.deltas(view.name, begins if since is None else since)
+        rows = {frame.item(0, EPOCH): part for frame in frames if (part := chosen_rows(frame, given)).height}
+        times = {number: time for number, time in now.log.epochs().iter_rows()}
+        asked = Asked(
+            view.name, given.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
+            _watermarks(now.log), begins if since is None else 0,
+        )  # fmt: skip
+        kept = KeptChanges(
+            self._plan,
+            lambda name: (now.begins(name), now.deltas(name, now.begins(name))),
+            lambda name, schema: (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None,
+        )
+        return history(self._plan, self._compiled, kept, asked)
+
+    def why(self, view: str, row: Mapping[str, object], windows: Windows) -> list[str]:
+        """Explain line by line why a row of a view is there or not; see ``View.why``.
+
+        Raises:
+            InputError: a value does not go with its column.
+        """
+        place = self._plan.views[view]
+        given = row_values(view, self._plan[place].schema, row)
+        collections = Collections(self._plan, self._compiled, self._indexes)
+        return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, given)
+
     def _newest(self) -> Mapping[str, list[str]]:
         """Return the columns by which rows of sources are newer than others: those of event time, or of their sequence."""
         return {
-            source.name: [*([time.column] if (time := self._plan[place].event_time) is not None else []), *source.sequence]
+            source.name: [
+                *([time.column] if (time := self._plan[place].event_time) is not None else []),
+                *source.sequence,
+            ]
             for place, source in self._plan.inputs.items()
         }
+
+
+def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> Mapping[str, object]:
+    """Return the values of a key by column: a dictionary may have any columns, other keys are those of the view."""
+    if isinstance(key, dict) and key and set(key) <= set(columns):
+        return key
+    if key is None:
+        raise InputError(f"{where}: give the key whose history you want, such as a value of {listed(names)}")
+    return key_values(where, names, key)
+
+
+def _watermarks(log: RunLog) -> dict[int, str]:
+    """Return by epoch how far the watermarks had come."""
+    return {
+        part.item(0, EPOCH): ", ".join(f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows())
+        for part in log.watermarks().drop_nulls().partition_by(EPOCH)
+    }

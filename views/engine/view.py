@@ -37,6 +37,7 @@ from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
+from ..tracing.history import History as RowHistory
 from ..tracing.lineage import Lineage
 from .asynchronous import followed
 from .consumers import Reader, check_reader
@@ -88,6 +89,10 @@ class ViewKeeper(Protocol):
 
     def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes."""
+        ...
+
+    def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
+        """Return the changes of the rows of a key, and what caused them."""
         ...
 
     def proof_of(self, view: str) -> Proof:
@@ -383,14 +388,33 @@ class View(Collection, ReadForms):
         return self._engine.fire(self.name, key, window, at)
 
     def why(self, key: object = None, window: object = None) -> str:
-        """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
+        """Explain why a row is there or is not, and why a window has emitted no pane.
+
+        Of a row that is there: what it is made of, stage by stage down to the sources. Of one that is not: which filter
+        refuses it, which join has no partner for it, which rows come before it, which values differ, or that nothing was
+        pushed, was refused or came too late. Of open windows: what they wait for, what holds the watermark, when they may fire.
+        Cost: that of ``lineage``; of windows, those that are open.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> orders = engine.source("orders", {"id": pl.Int64, "item": pl.String}, retained=True)
+        >>> items = engine.source("items", {"item": pl.String, "price": pl.Int64}, retained=True)
+        >>> priced = engine.view("priced", orders.join(items, on="item"))
+        >>> _ = engine.push("orders", {"id": [7], "item": ["pen"]})
+        >>> print(priced.why({"id": 7}))
+        view 'priced' has no row with id 7
+        source 'orders' has 1 row of it:
+          id 7, item pen
+        it has no partner in source 'items', on item:
+        source 'items' has no row with item pen: none was pushed, or it was taken back
 
         Args:
-            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            key: the key of the view or of its windows, a value or a tuple; or a dictionary of any columns of the view; None for
+                all open windows.
             window: its start, or (start, end); None for all windows.
 
         Raises:
-            InputError: the view has no windows, or the key does not go with its columns.
+            InputError: the key does not go with the columns of the view, or there is none, and the view has no windows.
         """
         return "\n".join(self._engine.why(self.name, key, window))
 
@@ -426,6 +450,42 @@ class View(Collection, ReadForms):
             InputError: there is no such row; or it cannot be followed back, as through ``map_batches`` and windows of counts.
         """
         return self._engine.lineage_of(self.name, row, limit)
+
+    def history(self, key: object, *, since: int | None = None) -> RowHistory:
+        """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
+
+        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. What caused one is
+        followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
+        views by their deltas. Where a stage keeps none, the result says which, and what would keep them. The change of a
+        window that no row caused was due to time.
+
+        The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine(record=True)
+        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        >>> _ = engine.push("sales", {"shop": ["north", "south"], "price": [3, 4]}, at="2026-01-01T12:00:00Z")
+        >>> _ = engine.push("sales", {"shop": ["north"], "price": [5]}, at="2026-01-01T12:01:00Z")
+        >>> totals.history("north")
+        history of shop north in view totals
+        epoch 1, 2026-01-01 12:00:00
+          +1 shop north, total 3
+            by sales: shop north, price 3
+        epoch 2, 2026-01-01 12:01:00
+          -1 shop north, total 3
+          +1 shop north, total 8
+            by sales: shop north, price 5
+
+        Args:
+            key: a value, or a tuple in the order of the keys of the view, or a dictionary of any of its columns.
+            since: only the changes after this epoch.
+
+        Raises:
+            InputError: the key does not go with the columns.
+            EpochGoneError: the changes after ``since`` are no longer all retained.
+        """
+        return self._engine.history_of(self.name, key, since)
 
     def prove(self) -> Proof:
         """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -20,48 +19,14 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import (
-    Assign,
-    Concat,
-    Explode,
-    Filter,
-    Join,
-    Negate,
-    PlanId,
-    Select,
-    Top,
-    Unique,
-    Unnest,
-    WithEventTime,
-)
+from ..plan.nodes import Join, PlanId, Top, Unique
 from ..plan.plan import Plan
 from .indexes import Groups, Indexes, Span
-from .stages import above, applied, joined, keys_across, matching, sides_of, span_above, values
+from .rows import Request, Rows, Steps
+from .stages import joined, keys_across, matching, sides_of, values
 
-COMPUTED = (Select, Filter, Explode, Unnest, Assign, WithEventTime, Concat, Negate, Unique, Join, Top)
-"""The stages whose rows follow from those of their inputs, key by key."""
-
-Request = tuple[PlanId, pl.DataFrame, Span | None]
-Steps = Generator[Request, pl.DataFrame, pl.DataFrame]
-
-
-class Rows(Protocol):
-    """The rows of the stages of a plan: those of collections, or those of the change of one epoch."""
-
-    plan: Plan
-    compiled: Compiled
-    is_change: bool
-
-    def holds(self, place: PlanId) -> bool:
-        """Return whether the rows of a stage are kept, or follow from what is kept."""
-        ...
-
-    def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
-        """Return the rows of a stage with the values of one of the wanted ones in its columns, with ``_diff``.
-
-        Without columns: those in the span of event time, or all.
-        """
-        ...
+COMPUTED = (Unique, Join)
+"""Stages with state whose rows follow from those of their inputs, key by key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +38,11 @@ class _Kept:
     lacks: tuple[str, ...] = ()
 
 
-class Collections:
+class Collections(Rows):
     """The rows of the collections of a plan. The states are those of a fork, which nobody changes meanwhile."""
 
-    is_change = False
-
     def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes) -> None:
-        self.plan = plan
-        self.compiled = compiled
+        super().__init__(plan, compiled)
         self._indexes = indexes
         self._kept: dict[PlanId, list[_Kept]] = {}
         self._groups: dict[PlanId, Groups] = {}
@@ -96,10 +58,7 @@ class Collections:
             if not any(kept.spine is retained.spine for kept in self._kept.get(place, ())):
                 by = next(node.operator for node in compiled.circuit.nodes if retained.spine in node.states)
                 self._kept.setdefault(place, []).append(_Kept(retained.spine, by))
-        self._held: set[PlanId] = set()
-        for place in sorted(compiled.outputs):
-            if self._is_kept(place) or self._follows(place):
-                self._held.add(place)
+        self._find_held()
 
     def _note_states(self, place: PlanId) -> None:
         node = self.compiled.circuit.nodes[self.compiled.outputs[place]]
@@ -119,70 +78,40 @@ class Collections:
 
     def _follows(self, place: PlanId) -> bool:
         node = self.plan[place]
-        if isinstance(node.operation, Top):
-            return True
-        return isinstance(node.operation, COMPUTED) and all(source in self._held for source in node.inputs)
-
-    def holds(self, place: PlanId) -> bool:
-        """See ``Rows``."""
-        return place in self._held
+        if isinstance(node.operation, COMPUTED):
+            return all(source in self.held for source in node.inputs)
+        return isinstance(node.operation, Top) or super()._follows(place)
 
     def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
         """See ``Rows``. Cost: the rows of the values that the stages below are looked up by."""
         with self._indexes.guard.lock, hashing_by(self.compiled.circuit.key_hash):
-            waiting: list[Steps] = [self._steps((place, wanted, span))]
-            made: pl.DataFrame | None = None
-            # A chain of stages may be longer than Python's stack.
-            while waiting:
-                try:
-                    request = next(waiting[-1]) if made is None else waiting[-1].send(made)
-                except StopIteration as ended:
-                    waiting.pop()
-                    made = Delta(ended.value).consolidate().frame
-                else:
-                    waiting.append(self._steps(request))
-                    made = None
-            assert made is not None, "the first request has a result"
-            return made
+            return super().rows(place, wanted, span)
 
     def _steps(self, request: Request) -> Steps:
-        """Yield what is needed of other stages, and return the rows of this one."""
         place, wanted, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if (found := self._looked_up(place, wanted, span)) is not None:
-            return stack([Delta.empty(schema).frame, *found])
+        if self._is_kept(place) or not isinstance(node.operation, (*COMPUTED, Top)):
+            return (yield from super()._steps(request))
         match node.operation:
-            case Select() | Filter() | Explode() | Unnest() | Assign() | WithEventTime() | Negate():
-                (source,) = node.inputs
-                down = above(node, self.plan[source].schema, wanted)
-                rows = yield source, values(down), span_above(node, wanted, span)
-                made, _ = applied(self.compiled, place, source, rows)
-                if isinstance(node.operation, Negate):
-                    made = rows.with_columns(-pl.col(DIFF))
-                return made.filter(matching(made, wanted))
-            case Concat():
-                parts = []
-                for source in node.inputs:
-                    rows = yield source, wanted, span
-                    parts.append(rows.select(*schema, DIFF))
-                return stack(parts)
             case Unique():
                 rows = yield node.inputs[0], wanted, span
                 return rows.filter(pl.col(DIFF) > 0).with_columns(pl.lit(1, pl.Int64).alias(DIFF))
+            case Join() as join:
+                return (yield from self._join_steps(join, place, wanted))
             case Top(keys=keys):
                 if set(keys) <= set(wanted.columns):
                     return self._first(place, wanted, wanted)
                 found = self._indexes.rows(self._ordered(place).version.parts, wanted)
                 return self._first(place, stack([Delta.empty(schema).frame, *found]), wanted)
-            case Join() as join:
-                return (yield from self._join_steps(join, place, wanted))
-        raise AssertionError(f"{node.label} keeps no rows")
+        raise AssertionError(node.operation)
 
     def _join_steps(self, join: Join, place: PlanId, wanted: pl.DataFrame) -> Steps:
         node = self.plan[place]
         left_place, right_place = node.inputs
         ours, theirs = sides_of(join, wanted)
-        keeps = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(join.kind, (False, False))
+        keeps = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(
+            join.kind, (False, False)
+        )
         is_scan = not (ours.width or theirs.width)
         left, right = (Delta.empty(self.plan[side].schema).frame for side in node.inputs)
         if ours.width or is_scan or keeps[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -49,7 +49,11 @@ class Drawing:
         """Return the boxes as lines: what a box is made of is indented below it, and written once."""
         made_of = {box.name: [source for source, to in self.edges if to == box.name] for box in self.boxes}
         boxes = {box.name: box for box in self.boxes}
-        pending = [(box.name, 0) for box in reversed(self.boxes) if all(source != box.name for source, _ in self.edges)]
+        pending = [
+            (box.name, 0)
+            for box in reversed(self.boxes)
+            if all(source != box.name for source, _ in self.edges)
+        ]
         lines, written = [], set[str]()
         while pending:
             name, depth = pending.pop()
@@ -84,20 +88,57 @@ class Drawing:
             across, down = across + widest + GAP, max(down, y)
         wide = max(across - GAP + PADDING, width(self.title, 14) + 2 * PADDING)
         last = {to for _, to in self.edges} - {source for source, _ in self.edges}
-        inside = [element("style", STYLE), element("rect", width=wide, height=down, fill="#ffffff", class_="page")]
-        inside.append(text(self.title, PADDING, 24, class_="head", font_size=14))
-        inside += [_arrow(places[source], places[to]) for source, to in self.edges]
-        inside += [_drawn(box, *places[box.name], is_last=box.name in last) for column in columns for box in column]
+        arrows = [_arrow(places[source], places[to]) for source, to in self.edges]
+        boxes = [
+            _drawn(box, *places[box.name], is_last=box.name in last) for column in columns for box in column
+        ]
+        return self._page(wide, down, [*arrows, *boxes])
+
+    def rows_svg(self) -> str:
+        """Return the boxes in two columns, row by row: each box on the right, and on the left what goes into it alone."""
+        left = [box for box in self.boxes if box.is_end]
+        right = [box for box in self.boxes if not box.is_end]
+        first = max(map(_width, left), default=0.0)
+        second = max(map(_width, right), default=0.0)
+        across = PADDING + (first + GAP if left else 0.0)
+        places, y = {}, 40.0
+        for box in right:
+            causes = [each for each in left if (each.name, box.name) in self.edges]
+            beside = sum(map(_height, causes)) + BETWEEN * max(len(causes) - 1, 0)
+            high = max(_height(box), beside)
+            places[box.name] = (across, y + (high - _height(box)) / 2, second, _height(box))
+            down = y + (high - beside) / 2
+            for each in causes:
+                places[each.name] = (PADDING, down, first, _height(each))
+                down += _height(each) + BETWEEN
+            y += high + BETWEEN * 1.5
+        wide = max(across + second + PADDING, width(self.title, 14) + 2 * PADDING)
+        ends = {box.name for box in left}
+        arrows = [
+            _arrow(places[source], places[to]) if source in ends else _arrow_down(places[source], places[to])
+            for source, to in self.edges
+        ]
+        boxes = [_drawn(box, *places[box.name], is_last=box is right[-1]) for box in self.boxes]
+        return self._page(wide, y, [*arrows, *boxes])
+
+    def _page(self, wide: float, high: float, inside: Sequence[str]) -> str:
+        ground = [
+            element("style", STYLE),
+            element("rect", width=wide, height=high, fill="#ffffff", class_="page"),
+            text(self.title, PADDING, 24, class_="head", font_size=14),
+        ]
         return element(
-            "svg", *inside, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {wide:.0f} {down:.0f}",
-            width=wide, height=down, font_family=FONT, role="img",
+            "svg", *ground, *inside, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {wide:.0f} {high:.0f}",
+            width=wide, height=high, font_family=FONT, role="img",
         )  # fmt: skip
 
     def _columns(self) -> list[list[Box]]:
         """Return the boxes in columns: each to the right of all that go into it."""
         level = {box.name: 0 for box in self.boxes}
         for box in reversed(self.boxes):  # A box comes after those that it goes into.
-            level[box.name] = max((level[source] + 1 for source, to in self.edges if to == box.name), default=0)
+            level[box.name] = max(
+                (level[source] + 1 for source, to in self.edges if to == box.name), default=0
+            )
         columns: list[list[Box]] = [[] for _ in range(max(level.values(), default=0) + 1)]
         for box in self.boxes:
             columns[level[box.name]].append(box)
@@ -113,7 +154,9 @@ def shown_rows(rows: pl.DataFrame, most: int = MOST_ROWS) -> tuple[str, ...]:
     lines = []
     for number in range(min(rows.height, most)):
         values = shown_values(rows.drop(DIFF, strict=False), number)
-        diff = f"{rows.item(number, DIFF):+d} " if DIFF in rows.columns and rows.item(number, DIFF) != 1 else ""
+        diff = (
+            f"{rows.item(number, DIFF):+d} " if DIFF in rows.columns and rows.item(number, DIFF) != 1 else ""
+        )
         lines.append(diff + ", ".join(f"{name} {value}" for name, value in values.items()))
     return (*lines, *([f"and {rows.height - most:,} more"] if rows.height > most else []))
 
@@ -155,11 +198,17 @@ def _arrow(source: Place, to: Place) -> str:
     x, y = source[0] + source[2], source[1] + source[3] / 2
     end_x, end_y = to[0] - 7, to[1] + to[3] / 2
     middle = (x + end_x) / 2
-    line = element("path", d=f"M{x:.1f} {y:.1f} C{middle:.1f} {y:.1f} {middle:.1f} {end_y:.1f} {end_x:.1f} {end_y:.1f}", class_="arrow")
+    line = element(
+        "path",
+        d=f"M{x:.1f} {y:.1f} C{middle:.1f} {y:.1f} {middle:.1f} {end_y:.1f} {end_x:.1f} {end_y:.1f}",
+        class_="arrow",
+    )
     tip = f"{end_x:.1f},{end_y - 4:.1f} {to[0]:.1f},{end_y:.1f} {end_x:.1f},{end_y + 4:.1f}"
     return line + element("polygon", points=tip, class_="tip")
 
 
-def frame_text(rows: pl.DataFrame, names: Mapping[str, str] | Sequence[str]) -> str:
-    """Return columns of the first row as text."""
-    return ", ".join(f"{name} {value}" for name, value in shown_values(rows.select(list(names)), 0).items())
+def _arrow_down(source: Place, to: Place) -> str:
+    x, y, end = source[0] + 24, source[1] + source[3], to[1] - 7
+    line = element("path", d=f"M{x:.1f} {y:.1f} L{x:.1f} {end:.1f}", class_="arrow")
+    tip = f"{x - 4:.1f},{end:.1f} {x:.1f},{to[1]:.1f} {x + 4:.1f},{end:.1f}"
+    return line + element("polygon", points=tip, class_="tip")

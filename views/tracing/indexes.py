@@ -89,8 +89,15 @@ class Indexes:
         """
         is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(wanted.columns)
         keys = by.words(wanted) if by is not None and is_by_key else None
-        found = [self._of_key(run, keys, wanted) if keys is not None else self._of_part(run, wanted, span) for run in parts[0]]
-        return [rows for rows in (*found, *(self._of_part(chunk, wanted, span) for chunk in parts[1])) if rows.height]
+        found = [
+            self._of_key(run, keys, wanted) if keys is not None else self._of_part(run, wanted, span)
+            for run in parts[0]
+        ]
+        return [
+            rows
+            for rows in (*found, *(self._of_part(chunk, wanted, span) for chunk in parts[1]))
+            if rows.height
+        ]
 
     def rows_of_groups(
         self, groups: Groups, versions: tuple[Version, ...], wanted: pl.DataFrame
@@ -98,7 +105,9 @@ class Indexes:
         """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff`` 1."""
         if set(groups.readable.key_types) <= set(wanted.columns):
             words = group(groups.readable.words(wanted)).keys
-            rows = groups.readable.contents((narrowed(groups.readable.reads[0], versions[0], words), *versions[1:]))
+            rows = groups.readable.contents(
+                (narrowed(groups.readable.reads[0], versions[0], words), *versions[1:])
+            )
             self.touched += rows.height
             return [_counted(rows.filter(is_among(rows.select(wanted.columns), wanted)))]
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
@@ -107,7 +116,7 @@ class Indexes:
 
     def forget_all_but(self, identities: Set[str]) -> None:
         """Drop the copies of states that are no longer there."""
-        for identity in [name for name in self._copies if name.partition(' ')[0] not in identities]:
+        for identity in [name for name in self._copies if name.partition(" ")[0] not in identities]:
             del self._copies[identity]
 
     def _of_key(self, run: Run, keys: Keys, wanted: pl.DataFrame) -> pl.DataFrame:
@@ -202,7 +211,9 @@ def _touched(readable: Readable, before: Sequence[Version], now: Sequence[Versio
     for spine, was, is_now in zip(readable.reads, before, now, strict=True):
         if was is not is_now:
             runs = [{id(run): run for run in spine.at(version).runs} for version in (was, is_now)]
-            changed += [runs[side][each].keys for side in (0, 1) for each in runs[side].keys() - runs[1 - side].keys()]
+            changed += [
+                runs[side][each].keys for side in (0, 1) for each in runs[side].keys() - runs[1 - side].keys()
+            ]
     return group(Keys.concat(changed)).keys if changed else Keys(np.zeros(0, np.uint64))
 
 

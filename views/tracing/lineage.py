@@ -14,7 +14,7 @@ from evercurrent.core.data.schema import DIFF
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.batch import is_among
-from .collected import Rows
+from .rows import Rows
 from .drawing import Box, Drawing, shown_rows
 from .trace import Trace, UntraceableError, traced
 
@@ -89,16 +89,24 @@ def lineage(rows: Rows, name: str, row: object, limit: int, order: Mapping[str, 
         newest = newest_first(part, order.get(label, ()))
         found[label] = newest if label not in found else pl.concat([found[label], newest])
     cut = {label: part.head(int(limit)) for label, part in found.items()}
-    return Lineage(name, cut, drawing_of(plan, trace, found, f"lineage of a row of {name}"), tuple(trace.remarks))
+    return Lineage(
+        name, cut, drawing_of(plan, trace, found, f"lineage of a row of {name}"), tuple(trace.remarks)
+    )
 
 
 def newest_first(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return rows sorted by these columns, the greatest first, and then by all others that have an order."""
-    others = [name for name, dtype in rows.schema.items() if name not in by and name != DIFF and not dtype.is_nested()]
+    others = [
+        name
+        for name, dtype in rows.schema.items()
+        if name not in by and name != DIFF and not dtype.is_nested()
+    ]
     named = [name for name in by if name in rows.columns]
     if not (named or others):
         return rows
-    return rows.sort([*named, *others], descending=[True] * len(named) + [False] * len(others), nulls_last=True)
+    return rows.sort(
+        [*named, *others], descending=[True] * len(named) + [False] * len(others), nulls_last=True
+    )
 
 
 def end_name(plan: Plan, place: PlanId) -> str:
@@ -137,7 +145,9 @@ def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title
     boxes = []
     for place, here in trace.stages.items():
         rows = trace.ends.get(place, here)
-        name = f"source {plan.inputs[place].name}" if place in plan.inputs else ", ".join(plan.views_at(place))
+        name = (
+            f"source {plan.inputs[place].name}" if place in plan.inputs else ", ".join(plan.views_at(place))
+        )
         head = name or plan[place].label
         below = [plan[place].label] if name and place not in plan.inputs else []
         if place in trace.ends:

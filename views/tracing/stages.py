@@ -60,7 +60,9 @@ def span_of(windows: pl.DataFrame, time: EventTime) -> Span | None:
 
 def copied(columns: Sequence[Column], wanted: pl.DataFrame) -> pl.DataFrame:
     """Return values of output columns as those of the input columns that they copy."""
-    names = {column.copies: column.name for column in columns if column.copies and column.name in wanted.columns}
+    names = {
+        column.copies: column.name for column in columns if column.copies and column.name in wanted.columns
+    }
     return pl.DataFrame([wanted.get_column(name).alias(copies) for copies, name in names.items()])
 
 
@@ -85,7 +87,9 @@ def _but(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return frame.select(name for name in frame.columns if name not in names)
 
 
-def applied(compiled: Compiled, place: PlanId, source: PlanId, rows: pl.DataFrame) -> tuple[pl.DataFrame, Index]:
+def applied(
+    compiled: Compiled, place: PlanId, source: PlanId, rows: pl.DataFrame
+) -> tuple[pl.DataFrame, Index]:
     """Return what the operator of a node without state makes of rows, and for each result the position of its row."""
     made_by, given_by = compiled.outputs[place], compiled.outputs[source]
     if made_by == given_by or not rows.height:
@@ -102,7 +106,11 @@ def applied(compiled: Compiled, place: PlanId, source: PlanId, rows: pl.DataFram
 def values(frame: pl.DataFrame) -> pl.DataFrame:
     """Return rows without their diffs, each once."""
     rows = frame.drop(DIFF) if DIFF in frame.columns else frame
-    return gather(rows, Delta.of(rows, np.ones(rows.height, np.int64)).groups.first_entries) if rows.height else rows
+    return (
+        gather(rows, Delta.of(rows, np.ones(rows.height, np.int64)).groups.first_entries)
+        if rows.height
+        else rows
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,14 +132,17 @@ def sides_of(join: Join, wanted: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
             if name is not None and column.name in wanted.columns:
                 side.setdefault(name, column.name)
     left, right = (
-        pl.DataFrame([wanted.get_column(column).alias(name) for name, column in side.items()]) for side in sides
+        pl.DataFrame([wanted.get_column(column).alias(name) for name, column in side.items()])
+        for side in sides
     )
     return left, right
 
 
 def keys_across(rows: pl.DataFrame, names: Sequence[str], others: Sequence[str]) -> pl.DataFrame:
     """Return the keys of rows of one side of a join under the names that they have on the other one."""
-    return values(pl.DataFrame([rows.get_column(name).alias(other) for name, other in zip(names, others, strict=True)]))
+    return values(
+        pl.DataFrame([rows.get_column(name).alias(other) for name, other in zip(names, others, strict=True)])
+    )
 
 
 def joined(join: Join, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFrame) -> Joined:
@@ -181,7 +192,10 @@ def _joined_rows(
         ]
         value = sides[0] if len(sides) == 1 else sides[0].zip_with(pl.Series(ours >= 0), sides[1])
         columns.append(value.alias(column.name).cast(schema[column.name]))
-    diffs = [side.get_column(DIFF).gather(place).fill_null(1) for side, place in zip((left, right), places, strict=True)]
+    diffs = [
+        side.get_column(DIFF).gather(place).fill_null(1)
+        for side, place in zip((left, right), places, strict=True)
+    ]
     return pl.DataFrame([*columns, (diffs[0] * diffs[1]).alias(DIFF)])
 
 
@@ -196,7 +210,9 @@ def of_windows(panes: pl.DataFrame, rows: pl.DataFrame, keys: pl.DataFrame, time
     wanted = key_words(panes.select(keys.columns).get_columns(), panes.height)
     left = pl.DataFrame({"a": wanted.first, "b": wanted.seconds(), "start": starts, "end": ends})
     right = pl.DataFrame({"a": words.first, "b": words.seconds(), "at": instants}).with_row_index("row")
-    found = right.join(left, on=["a", "b"]).filter(pl.col("at") >= pl.col("start"), pl.col("at") < pl.col("end"))
+    found = right.join(left, on=["a", "b"]).filter(
+        pl.col("at") >= pl.col("start"), pl.col("at") < pl.col("end")
+    )
     return np.unique(found["row"].to_numpy()).astype(np.intp)
 
 
@@ -205,5 +221,3 @@ def matching(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
     if not wanted.width:
         return pl.Series(np.ones(rows.height, np.bool_))
     return is_among(rows.select(wanted.columns), wanted)
-
-

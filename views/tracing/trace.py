@@ -29,11 +29,27 @@ from ..plan.nodes import (
     WindowedGroup,
 )
 from ..plan.windowed import depends_on_key
-from .collected import Rows
-from .stages import above, applied, copied, joined, keys_across, matching, of_windows, sides_of, span_of, values, with_keys
+from .rows import Rows
+from .stages import (
+    above,
+    applied,
+    copied,
+    joined,
+    keys_across,
+    matching,
+    of_windows,
+    sides_of,
+    span_of,
+    values,
+    with_keys,
+)
 
 Origin = tuple[PlanId, pl.DataFrame]
 """A stage, and the rows of it from which others come."""
+
+
+READING = (Select, Explode, Unnest, Assign, Group, WindowedGroup, Top, Join)
+"""The stages whose rows differ from those of their inputs, which have to be read."""
 
 
 class UntraceableError(Exception):
@@ -83,12 +99,12 @@ def _origins(rows: Rows, place: PlanId, here: pl.DataFrame, trace: Trace) -> lis
     plan, node = rows.plan, rows.plan[place]
     if place in plan.inputs:
         return None
-    missing = [source for source in node.inputs if not rows.holds(source)]
+    reaches = rows.holds if isinstance(node.operation, READING) else rows.can_pass
+    missing = [source for source in node.inputs if not reaches(source)]
     trace.remarks += [remark for source in missing if (remark := _missing(rows, source)) not in trace.remarks]
     if len(missing) == len(node.inputs):
         return None
-    found = [(source, part) for source, part in before(rows, place, here) if source not in missing]
-    return found
+    return [(source, part) for source, part in before(rows, place, here) if source not in missing]
 
 
 def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
@@ -108,8 +124,8 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
             yield source, given[np.unique(owners[matching(made, here).to_numpy()])]
         case Concat():
             for each in node.inputs:
-                if rows.holds(each):
-                    yield each, rows.rows(each, here)
+                if rows.can_pass(each):
+                    yield each, rows.rows(each, here) if rows.holds(each) else here
         case Join() as join:
             yield from _sides(rows, place, join, here)
         case Group(keys=keys, key_columns=columns):
@@ -126,7 +142,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
                 "with_columns, filter or explode in its place, or declare a view of its result and look into that"
             )
         case _:
-            yield source, rows.rows(source, here) if rows.is_change else here
+            yield source, rows.rows(source, here) if rows.is_change and rows.holds(source) else here
 
 
 def _sides(rows: Rows, place: PlanId, join: Join, here: pl.DataFrame) -> Iterator[Origin]:
@@ -135,23 +151,28 @@ def _sides(rows: Rows, place: PlanId, join: Join, here: pl.DataFrame) -> Iterato
     ours, theirs = sides_of(join, here)
     empty = [Delta.empty(rows.plan[side].schema).frame for side in node.inputs]
     if rows.is_change:
-        for index, (side, part, keys) in enumerate(
-            ((0, ours, join.left_keys), (1, theirs, join.right_keys))
-        ):
-            if held[index]:
-                yield node.inputs[side], _changes_of_side(rows, node.inputs[side], part, keys, (ours, theirs), join)
+        for side in (0, 1):
+            if held[side]:
+                yield node.inputs[side], _changes_of_side(rows, node.inputs[side], join, (ours, theirs), side)
         return
     if join.kind in ("semi", "anti"):
         yield node.inputs[0], here
         if join.kind == "semi" and held[1]:
-            yield node.inputs[1], rows.rows(node.inputs[1], keys_across(here, join.left_keys, join.right_keys))
+            yield (
+                node.inputs[1],
+                rows.rows(node.inputs[1], keys_across(here, join.left_keys, join.right_keys)),
+            )
         return
     left, right = (
         rows.rows(side, _without_padding(part)) if is_held and part.width else none
         for side, part, is_held, none in zip(node.inputs, (ours, theirs), held, empty, strict=True)
     )
     if not all(held):
-        yield from ((side, part) for side, part, is_held in zip(node.inputs, (left, right), held, strict=True) if is_held)
+        yield from (
+            (side, part)
+            for side, part, is_held in zip(node.inputs, (left, right), held, strict=True)
+            if is_held
+        )
         return
     pairs = joined(join, node.schema, left, right)
     chosen = np.flatnonzero(matching(pairs.rows, here).to_numpy())
@@ -165,20 +186,15 @@ def _without_padding(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _changes_of_side(
-    rows: Rows, side: PlanId, part: pl.DataFrame, keys: Sequence[str], both: tuple[pl.DataFrame, pl.DataFrame], join: Join
+    rows: Rows, place: PlanId, join: Join, parts: tuple[pl.DataFrame, pl.DataFrame], side: int
 ) -> pl.DataFrame:
-    """Return the changed rows of a side that have the key of one of the joined rows: any of them may have made it change."""
-    named = {left: right for left, right in zip(join.left_keys, join.right_keys, strict=True)}
-    is_left = keys == join.left_keys
-    found = []
-    for own, other in ((left, right) if is_left else (right, left) for left, right in named.items()):
-        if own in part.columns:
-            column = part.get_column(own)
-            across = both[1 if is_left else 0]
-            found.append(column.fill_null(across.get_column(other)) if other in across.columns else column)
-        else:
-            found.append(both[1 if is_left else 0].get_column(other).alias(own))
-    return rows.rows(side, values(pl.DataFrame([column.alias(key) for column, key in zip(found, keys, strict=True)])))
+    """Return the changed rows of a side that have the key of one of the joined rows: any of them may have changed it."""
+    keys = (join.left_keys, join.right_keys)
+    columns = []
+    for own, other in zip(keys[side], keys[1 - side], strict=True):
+        given = [part.get_column(name) for part, name in zip((parts[side], parts[1 - side]), (own, other), strict=True) if name in part.columns]
+        columns.append((given[0] if len(given) == 1 else given[0].fill_null(given[1])).alias(own))
+    return rows.rows(place, values(pl.DataFrame(columns)))
 
 
 def _rows_of_panes(rows: Rows, source: PlanId, grouped: WindowedGroup, panes: pl.DataFrame) -> pl.DataFrame:
@@ -198,19 +214,14 @@ def _rows_of_panes(rows: Rows, source: PlanId, grouped: WindowedGroup, panes: pl
     wanted = values(panes.select(name for name in names if name in panes.columns))
     down = copied(columns, wanted)
     bounds = [name for name in names if name in BOUNDS and name not in grouped.keys]
-    down = down.with_columns(wanted.get_column(name) for name in bounds) if bounds else down
+    down = pl.DataFrame([*down.get_columns(), *(wanted.get_column(name) for name in bounds)])
     span = None if isinstance(window, Global | Custom) else span_of(panes, grouped.event_time)
     given = rows.rows(source, values(down), span)
     own = with_keys(given, columns)
     if by_time:
         return given[of_windows(values(panes.select(*grouped.keys, *BOUNDS)), given, own, grouped.event_time)]
-    own = own.with_columns(given.get_column(name) for name in bounds)
+    own = pl.DataFrame([*own.get_columns(), *(given.get_column(name) for name in bounds)])
     return given.filter(matching(own, wanted))
-
-
-def is_refined_at_once(grouped: WindowedGroup) -> bool:
-    """Return whether panes are emitted in every epoch that brings rows."""
-    return isinstance(grouped.windowing.trigger, EveryEpoch)
 
 
 def _missing(rows: Rows, place: PlanId) -> str:
@@ -223,15 +234,12 @@ def _missing(rows: Rows, place: PlanId) -> str:
                 "or declare a view of the source, whose deltas are"
             )
         return f"the changes of {plan.name_of(place)} are not kept by epoch; declare a view of it, whose deltas are"
-    lacking = [source.name for at, source in plan.inputs.items() if at in plan.behind(place) and not rows.holds(at)]
+    lacking = [
+        source.name for at, source in plan.inputs.items() if at in plan.behind(place) and not rows.holds(at)
+    ]
     if lacking:
         return "; ".join(
             f"source {name!r} does not retain its rows; declare it with retained=True before its first rows come"
             for name in lacking
         )
     return f"{plan.name_of(place)} keeps no rows; declare a view of it"
-
-
-def total(frame: pl.DataFrame) -> int:
-    """Return how many rows there are, each as often as its diff."""
-    return int(frame.get_column(DIFF).sum()) if DIFF in frame.columns else frame.height

@@ -1,0 +1,105 @@
+"""The rows of the stages of a plan: those that are kept, and those that follow from them by stages without state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+
+import polars as pl
+
+from evercurrent.core.columns.kernels import stack
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+
+from ..compiler.builder import Compiled
+from ..plan.nodes import Assign, Concat, Explode, Filter, Negate, PlanId, Select, Unnest, WithEventTime
+from ..plan.plan import Plan
+from .indexes import Span
+from .stages import above, applied, matching, span_above, values
+
+STATELESS = (Select, Filter, Explode, Unnest, Assign, WithEventTime, Concat, Negate)
+"""The stages whose rows, and whose changes, follow from those of their inputs."""
+
+Request = tuple[PlanId, pl.DataFrame, Span | None]
+Steps = Generator[Request, pl.DataFrame, pl.DataFrame]
+
+
+class Rows(ABC):
+    """The rows of the stages of a plan: those of collections, or with ``is_change`` those of the change of one epoch."""
+
+    is_change = False
+
+    def __init__(self, plan: Plan, compiled: Compiled) -> None:
+        self.plan = plan
+        self.compiled = compiled
+        self.held: set[PlanId] = set()
+
+    def _find_held(self) -> None:
+        """Find the stages whose rows are kept, or follow from what is kept."""
+        for place in sorted(self.compiled.outputs):
+            if self._is_kept(place) or self._follows(place):
+                self.held.add(place)
+
+    @abstractmethod
+    def _is_kept(self, place: PlanId) -> bool:
+        """Return whether the rows of a stage are kept."""
+
+    def _follows(self, place: PlanId) -> bool:
+        """Return whether the rows of a stage follow from what is kept of others."""
+        node = self.plan[place]
+        return isinstance(node.operation, STATELESS) and all(source in self.held for source in node.inputs)
+
+    def holds(self, place: PlanId) -> bool:
+        """Return whether the rows of a stage are kept, or follow from what is kept."""
+        return place in self.held
+
+    def can_pass(self, place: PlanId) -> bool:
+        """Return whether rows of a stage can be followed on although its rows are not known: that they are there is known otherwise."""
+        return self.holds(place)
+
+    def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
+        """Return the rows of a stage with the values of one of the wanted ones in its columns, with ``_diff``.
+
+        Without columns: those in the span of event time, or all.
+        """
+        waiting: list[Steps] = [self._steps((place, wanted, span))]
+        made: pl.DataFrame | None = None
+        # A chain of stages may be longer than Python's stack.
+        while waiting:
+            try:
+                request = next(waiting[-1]) if made is None else waiting[-1].send(made)
+            except StopIteration as ended:
+                waiting.pop()
+                made = Delta(ended.value).consolidate().frame
+            else:
+                waiting.append(self._steps(request))
+                made = None
+        assert made is not None, "the first request has a result"
+        return made
+
+    @abstractmethod
+    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> list[pl.DataFrame] | None:
+        """Return the rows that are kept of a stage; None if they have to be computed."""
+
+    def _steps(self, request: Request) -> Steps:
+        """Yield what is needed of other stages, and return the rows of this one."""
+        place, wanted, span = request
+        node, schema = self.plan[place], self.plan[place].schema
+        if (found := self._looked_up(place, wanted, span)) is not None:
+            return stack([Delta.empty(schema).frame, *(rows.select(*schema, DIFF) for rows in found)])
+        match node.operation:
+            case Select() | Filter() | Explode() | Unnest() | Assign() | WithEventTime() | Negate():
+                (source,) = node.inputs
+                down = above(node, self.plan[source].schema, wanted)
+                rows = yield source, values(down), span_above(node, wanted, span)
+                if isinstance(node.operation, Negate):
+                    return rows.with_columns(-pl.col(DIFF))
+                made, _ = applied(self.compiled, place, source, rows)
+                return made.filter(matching(made, wanted))
+            case Concat():
+                parts = []
+                for source in node.inputs:
+                    rows = yield source, wanted, span
+                    parts.append(rows.select(*schema, DIFF))
+                return stack(parts)
+        raise AssertionError(f"{node.label} keeps no rows")
