@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import polars as pl
-
 from evercurrent.core.data.errors import InputError
 
 from ..compiler.builder import Compiled

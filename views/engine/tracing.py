@@ -51,7 +51,7 @@ class Tracer:
         begins = now.begins(view.name)
         frames = now.deltas(view.name, begins if since is None else since)
         rows = {frame.item(0, EPOCH): part for frame in frames if (part := chosen_rows(frame, given)).height}
-        times = {number: time for number, time in now.log.epochs().iter_rows()}
+        times = dict(now.log.epochs().iter_rows())
         asked = Asked(
             view.name, given.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
             _watermarks(now.log), begins if since is None else 0,
@@ -59,7 +59,9 @@ class Tracer:
         kept = KeptChanges(
             self._plan,
             lambda name: (now.begins(name), now.deltas(name, now.begins(name))),
-            lambda name, schema: (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None,
+            lambda name, schema: (
+                (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None
+            ),
         )
         return history(self._plan, self._compiled, kept, asked)
 
@@ -97,6 +99,8 @@ def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> M
 def _watermarks(log: RunLog) -> dict[int, str]:
     """Return by epoch how far the watermarks had come."""
     return {
-        part.item(0, EPOCH): ", ".join(f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows())
+        part.item(0, EPOCH): ", ".join(
+            f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows()
+        )
         for part in log.watermarks().drop_nulls().partition_by(EPOCH)
     }

@@ -68,7 +68,11 @@ class WindowQueries:
     def keys(self) -> tuple[str, ...] | None:
         """Return the keys of the windows of the view; None if it has none that wait for a trigger."""
         place = grouping_of(self._plan, self._place)
-        return self._plan.windowed[place].keys if place in self._compiled.trackers and place is not None else None
+        return (
+            self._plan.windowed[place].keys
+            if place in self._compiled.trackers and place is not None
+            else None
+        )
 
     def why_waiting(self, row: Mapping[str, object], instant: int) -> list[str]:
         """Explain why the open windows with these keys and bounds emit no pane; no lines if there are none."""

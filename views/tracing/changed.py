@@ -79,7 +79,10 @@ class KeptChanges:
             schema = self._plan[place].schema
             if (names := self._plan.views_at(place)) and names[0] in self._plan.views:
                 after, frames = self._deltas(names[0])
-                self._by_epoch[place] = after + 1, {frame.item(0, "_epoch"): frame for frame in frames if frame.height}
+                self._by_epoch[place] = (
+                    after + 1,
+                    {frame.item(0, "_epoch"): frame for frame in frames if frame.height},
+                )
             elif place in self._plan.inputs:
                 found = self._recorded(self._plan.inputs[place].name, schema)
                 if found is None:

@@ -51,8 +51,8 @@ class Collections(Rows):
             self._note_states(place)
         for made in compiled.circuit.nodes:
             operator = made.operator
-            if len(made.inputs) == 1 and made.states and (place := places.get(made.inputs[0])) is not None:
-                self._note_arrangement(place, operator, made.states)
+            if len(made.inputs) == 1 and made.states and (below := places.get(made.inputs[0])) is not None:
+                self._note_arrangement(below, operator, made.states)
         for name, retained in compiled.retained.items():
             place = next(at for at, source in plan.inputs.items() if source.name == name)
             if not any(kept.spine is retained.spine for kept in self._kept.get(place, ())):

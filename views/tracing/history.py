@@ -59,7 +59,9 @@ class History(Sequence[Change]):
 
     def frame(self) -> pl.DataFrame:
         """Return the changes as one frame: ``_epoch``, ``processing_time``, ``_diff`` and the columns of the view."""
-        columns = pl.Schema({EPOCH: pl.UInt64(), TIME: pl.Datetime("us", "UTC"), DIFF: pl.Int64(), **self.schema})
+        columns = pl.Schema(
+            {EPOCH: pl.UInt64(), TIME: pl.Datetime("us", "UTC"), DIFF: pl.Int64(), **self.schema}
+        )
         return pl.concat(
             [
                 columns.to_frame(),
@@ -151,9 +153,13 @@ def history(plan: Plan, compiled: Compiled, kept: KeptChanges, asked: Asked) -> 
     behind = sorted(plan.behind(place))
     changes, remarks = [], dict[str, None]()
     if asked.begins > 0:
-        remarks[f"changes up to epoch {asked.begins} are no longer kept; keep more with Engine(retain=Retain(...))"] = None
+        remarks[
+            f"changes up to epoch {asked.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
+        ] = None
     for epoch, rows in asked.rows.items():
-        of_epoch = Changes(plan, compiled, kept.of(epoch, (at for at in behind if at != place or at in plan.inputs)))
+        of_epoch = Changes(
+            plan, compiled, kept.of(epoch, (at for at in behind if at != place or at in plan.inputs))
+        )
         why, causes = "", {}
         if epoch == 0:
             why = "before any input"

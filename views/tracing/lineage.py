@@ -14,8 +14,8 @@ from evercurrent.core.data.schema import DIFF
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.batch import is_among
-from .rows import Rows
 from .drawing import Box, Drawing, shown_rows
+from .rows import Rows
 from .trace import Trace, UntraceableError, traced
 
 

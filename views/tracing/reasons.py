@@ -11,7 +11,6 @@ from evercurrent.core.group.aggregates import Column
 from evercurrent.core.state.ledger import Refused
 
 from ..expressions.elementwise import elementwise
-from ..expressions.showing import shown
 from ..plan.nodes import (
     BOUNDS,
     Assign,
@@ -35,12 +34,15 @@ from .drawing import shown_rows
 from .lineage import chosen_rows
 from .rows import Rows
 from .stages import above, copied, keys_across, sides_of, values, with_keys
-from .trace import UntraceableError, traced
+from .trace import UntraceableError, late_rows, traced
 
 Windows = Callable[[PlanId, pl.DataFrame], Sequence[str]]
 """Explains what the open windows of a grouping wait for, of those with these values."""
 
 MOST = 3
+
+NULL_KEY, PADDED = "null key ", "pad with nulls"
+"""Labels of the stages by which a join passes rows with a null key on."""
 
 
 class Reasons:
@@ -79,7 +81,9 @@ class Reasons:
                 lines.append(f"{self._name(at)} has {_count(trace.ends[at])}:")
                 lines += _indented(shown_rows(trace.ends[at]))
             else:
-                lines += self._step(at, here, [source for source, to in trace.edges if to == at], trace.stages)
+                lines += self._step(
+                    at, here, [source for source, to in trace.edges if to == at], trace.stages
+                )
         return [*lines, *trace.remarks]
 
     def _step(
@@ -92,20 +96,24 @@ class Reasons:
             case Filter():
                 return [f"{node.label} lets it pass"]
             case Group(keys=keys):
-                by = f"the group {_pairs(here.select(keys).head(1))}" if keys else "the one group"
-                return [f"{by} is made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"]
+                made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
+                return [
+                    f"{_these('group', here.select(keys))} {made}" if keys else f"the one group is {made}"
+                ]
             case WindowedGroup(keys=keys):
                 window = [name for name in (*keys, *BOUNDS) if name in here.columns]
-                return [
-                    f"the window {_pairs(here.select(window).head(1))} is made of "
-                    f"{_count(self._below(node.inputs[0], stages))} of {names[0]}"
-                ]
+                made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
+                return [f"{_these('window', here.select(window))} {made}"]
             case Join(kind=kind):
                 if kind == "anti":
                     return [f"{names[1]} has no partner for it, which would keep it away"]
-                alone = [name for source, name in zip(node.inputs, names, strict=True) if source not in sources]
+                alone = [
+                    name for source, name in zip(node.inputs, names, strict=True) if source not in sources
+                ]
                 if alone and kind != "semi":
-                    return [f"{names[0] if alone[0] == names[1] else names[1]} has it, and {alone[0]} has no partner for it"]
+                    return [
+                        f"{names[0] if alone[0] == names[1] else names[1]} has it, and {alone[0]} has no partner for it"
+                    ]
                 return [f"{names[0]} and {names[1]} have partners with {_on(node.operation)}"]
             case Top(count=count, keys=keys):
                 return [f"it is among the first {count}{' of its group' if keys else ''} ({node.label})"]
@@ -113,8 +121,8 @@ class Reasons:
                 below = self._below(node.inputs[0], stages)
                 total = int(below.get_column(DIFF).sum()) if DIFF in below.columns else below.height
                 return [f"it stands for {total} equal row{'' if total == 1 else 's'} of {names[0]}"]
-            case Concat():
-                return [f"it comes from {listed([self._name(source) for source in sources])}"] if len(names) > 1 else []
+            case Concat() if not any(map(self._is_of_null_keys, node.inputs)):
+                return [f"it comes from {listed([self._name(source) for source in sources])}"]
             case Select() if not self._plan.views_at(at):
                 return [f"it is computed by {node.label}"]
             case _:
@@ -145,7 +153,7 @@ class Reasons:
                 rows = self._rows.rows(source, given)
                 if not rows.height:
                     return [], [*pending, (source, given)]
-                return _refused_by(condition, below, rows), pending
+                return _refused_by(node.label, condition, below, rows), pending
             case Select() | Explode() | Unnest() | Assign():
                 return self._not_computed(place, given, pending)
             case Group(keys=keys, key_columns=columns):
@@ -160,17 +168,23 @@ class Reasons:
                     return [], [*pending, (source, given)]
                 return self._outranked(place, top, rows), pending
             case Concat():
-                several = len(node.inputs) > 1
-                lines = [f"it is in none of the {len(node.inputs)} inputs of {node.label}"] if several else []
-                return lines, [*pending, *((each, given) for each in reversed(node.inputs))]
+                inputs = [each for each in node.inputs if not self._is_of_null_keys(each)]
+                lines = (
+                    [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
+                )
+                return lines, [*pending, *((each, given) for each in reversed(inputs))]
             case InOrder() if self._rows.rows(source, given).height:
-                return [f"{below} has it, and it waits for its turn in event time: the watermark has not passed it"], pending
+                return [
+                    f"{below} has it, and it waits for its turn in event time: the watermark has not passed it"
+                ], pending
             case LateRows():
                 return [f"no row with {_pairs(given)} came too late"], pending
             case LastPanes() | Unique():
                 return [], [*pending, (source, given)]
             case Mapped():
-                return [f"which rows {node.label} makes is known to its function alone; look into {below}"], pending
+                return [
+                    f"which rows {node.label} makes is known to its function alone; look into {below}"
+                ], pending
             case _:
                 return [], [*pending, (source, given)]
 
@@ -180,8 +194,12 @@ class Reasons:
             if name in entry.source.split(", ") and set(given.columns) <= set(entry.frame.columns):
                 rows = chosen_rows(entry.frame.select(given.columns), given)
                 if rows.height:
-                    lines.append(f"source {name!r} has refused {_count(rows)} of these values in epoch {entry.epoch}: {entry.reason}")
-        return lines or [f"source {name!r} has no row with {_pairs(given)}: none was pushed, or it was taken back"]
+                    lines.append(
+                        f"source {name!r} has refused {_count(rows)} of these values in epoch {entry.epoch}: {entry.reason}"
+                    )
+        return lines or [
+            f"source {name!r} has no row with {_pairs(given)}: none was pushed, or it was taken back"
+        ]
 
     def _remedy(self, place: PlanId) -> str:
         names = [source.name for source in self._plan.sources_of(place)]
@@ -228,16 +246,32 @@ class Reasons:
         down = copied(columns, given.select(named))
         if down.width < len(named):
             rows = self._rows.rows(source, down)
-            if not chosen_rows(with_keys(rows, [key for key in columns if key.name in named]), given.select(named)).height:
-                return [f"no row of {self._name(source)} has the key {_pairs(given.select(named))}, which is computed"], pending
-        return [f"no group has {_pairs(given.select(named))}, as no row reaches it"], [*pending, (source, down)]
+            if not chosen_rows(
+                with_keys(rows, [key for key in columns if key.name in named]), given.select(named)
+            ).height:
+                return [
+                    f"no row of {self._name(source)} has the key {_pairs(given.select(named))}, which is computed"
+                ], pending
+        return [f"no group has {_pairs(given.select(named))}, as no row reaches it"], [
+            *pending,
+            (source, down),
+        ]
 
     def _no_pane(
-        self, place: PlanId, grouped: WindowedGroup, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+        self,
+        place: PlanId,
+        grouped: WindowedGroup,
+        given: pl.DataFrame,
+        pending: list[tuple[PlanId, pl.DataFrame]],
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         (source,) = self._plan[place].inputs
         named = [name for name in given.columns if name in (*grouped.keys, *BOUNDS)]
-        if named and len(named) < given.width and self._rows.holds(place) and self._rows.rows(place, given.select(named)).height:
+        if (
+            named
+            and len(named) < given.width
+            and self._rows.holds(place)
+            and self._rows.rows(place, given.select(named)).height
+        ):
             return self._differs(place, given, named), pending
         lines = list(self._windows(place, given.select(named)))
         keys = [name for name in named if name not in BOUNDS]
@@ -247,22 +281,17 @@ class Reasons:
         rows = self._rows.rows(source, down)
         if not rows.height:
             return [f"no row has the key {_pairs(given.select(keys))}"], [*pending, (source, down)]
-        late = self._late(given.select(keys))
+        late = self._late(place, given.select(keys))
         return [
-            f"{self._name(source)} has {_count(rows)} with {_pairs(given.select(keys))}, none of them in that window:",
+            f"{self._name(source)} has {_count(rows)} with {_pairs(given.select(keys))}, none of them in that window in time:",
             *_indented(shown_rows(rows)),
             *late,
         ], pending
 
-    def _late(self, keys: pl.DataFrame) -> list[str]:
-        found = [
-            entry
-            for entry in self._refused
-            if entry.watermark is not None
-            and set(keys.columns) <= set(entry.frame.columns)
-            and chosen_rows(entry.frame.select(keys.columns), keys).height
-        ]
-        return [f"rows of it came too late in epoch {entry.epoch}: {entry.reason}" for entry in found[:MOST]]
+    def _late(self, place: PlanId, keys: pl.DataFrame) -> list[str]:
+        found = [frame for frame in late_rows(self._rows, place) if set(keys.columns) <= set(frame.columns)]
+        late = [rows for frame in found if (rows := chosen_rows(frame, keys)).height]
+        return [f"{_count(rows)} came too late, and are in the ledger" for rows in late[:1]]
 
     def _no_pair(
         self, place: PlanId, join: Join, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
@@ -283,13 +312,33 @@ class Reasons:
         partners = self._rows.rows(sides[1 - first], across)
         head = f"{names[first]} has {_count(rows)} of it:"
         if join.kind == "anti":
-            return [head, *_indented(shown_rows(rows)), f"a partner in {names[1]} keeps it away:", *_indented(shown_rows(partners))], pending
+            return [
+                head,
+                *_indented(shown_rows(rows)),
+                f"a partner in {names[1]} keeps it away:",
+                *_indented(shown_rows(partners)),
+            ], pending
         if not partners.height:
-            if not join.nulls_equal and across.select(pl.any_horizontal(pl.all().is_null())).to_series().all():
-                return [head, *_indented(shown_rows(rows)), f"its key is null, which matches nothing ({_on(join)})"], pending
-            lines = [head, *_indented(shown_rows(rows)), f"it has no partner in {names[1 - first]}, on {_on(join)}:"]
+            if (
+                not join.nulls_equal
+                and across.select(pl.any_horizontal(pl.all().is_null())).to_series().all()
+            ):
+                return [
+                    head,
+                    *_indented(shown_rows(rows)),
+                    f"its key is null, which matches nothing ({_on(join)})",
+                ], pending
+            lines = [
+                head,
+                *_indented(shown_rows(rows)),
+                f"it has no partner in {names[1 - first]}, on {_on(join)}:",
+            ]
             return lines, [*pending, (sides[1 - first], across.head(1))]
-        kept = [column.name for column in join.columns if (column.left, column.right)[first] in parts[first].columns and column.name in given.columns]
+        kept = [
+            column.name
+            for column in join.columns
+            if (column.left, column.right)[first] in parts[first].columns and column.name in given.columns
+        ]
         return self._differs(place, given, kept), pending
 
     def _outranked(self, place: PlanId, top: Top, rows: pl.DataFrame) -> list[str]:
@@ -301,19 +350,39 @@ class Reasons:
         flags = [order.descending for order in top.order], [order.nulls_last for order in top.order]
         by = [order.column for order in top.order]
         ordered = group.sort(
-            [*by, *ties], descending=[*flags[0], *[False] * len(ties)], nulls_last=[*flags[1], *[False] * len(ties)]
+            [*by, *ties],
+            descending=[*flags[0], *[False] * len(ties)],
+            nulls_last=[*flags[1], *[False] * len(ties)],
         )
         before = ordered.with_row_index("#").filter(chosen_mask(ordered, row.drop(DIFF)))["#"][0]
         rank = int(ordered[:before].get_column(DIFF).sum()) + 1
-        kept = self._rows.rows(place, row.select(top.keys)) if top.keys else self._rows.rows(place, pl.DataFrame())
+        kept = (
+            self._rows.rows(place, row.select(top.keys))
+            if top.keys
+            else self._rows.rows(place, pl.DataFrame())
+        )
         whose = f" of the group {_pairs(row.select(top.keys))}" if top.keys else ""
         stands = "stands for it" if top.count == 1 else "come before it"
-        order = ", ".join(f"{each.column} {'descending' if each.descending else 'ascending'}" for each in top.order)
+        order = ", ".join(
+            f"{each.column} {'descending' if each.descending else 'ascending'}" for each in top.order
+        )
         return [
             f"{self._name(source)} has it, as number {rank}{whose} by {order or 'all columns'}; only the first {top.count} "
             f"{'is' if top.count == 1 else 'are'} kept ({node.label}). What {stands}:",
-            *_indented(shown_rows(kept.sort([*by, *ties], descending=[*flags[0], *[False] * len(ties)]), most=top.count if top.count < MOST else MOST)),
+            *_indented(
+                shown_rows(
+                    kept.sort([*by, *ties], descending=[*flags[0], *[False] * len(ties)]),
+                    most=top.count if top.count < MOST else MOST,
+                )
+            ),
         ]
+
+    def _is_of_null_keys(self, place: PlanId) -> bool:
+        """Return whether a stage is one by which a join passes rows with a null key on, which users have not declared."""
+        node = self._plan[place]
+        if isinstance(node.operation, Select) and node.label == PADDED:
+            node = self._plan[node.inputs[0]]
+        return isinstance(node.operation, Filter) and node.label.startswith(NULL_KEY)
 
     def _name(self, place: PlanId) -> str:
         if place in self._plan.inputs:
@@ -322,13 +391,15 @@ class Reasons:
         return f"view {views[0]!r}" if views else f"({self._plan[place].label})"
 
 
-def _refused_by(condition: Column, below: str, rows: pl.DataFrame) -> list[str]:
+def _refused_by(label: str, condition: Column, below: str, rows: pl.DataFrame) -> list[str]:
     """Explain which condition refuses rows, and what it is for them."""
     twice = pl.concat([rows, rows]) if rows.height == 1 else rows
     values_of = twice.select(elementwise(condition.expr).alias("is")).to_series().head(rows.height)
-    outcome = "null" if values_of.is_null().all() else "false" if not values_of.is_null().any() else "false or null"
+    outcome = (
+        "null" if values_of.is_null().all() else "false" if not values_of.is_null().any() else "false or null"
+    )
     return [
-        f"the filter {shown(condition.expr)} refuses it: it is {outcome} for {_count(rows)} of {below}:",
+        f"{label} refuses it: the condition is {outcome} for {_count(rows)} of {below}:",
         *_indented(shown_rows(rows)),
     ]
 
@@ -346,7 +417,21 @@ def _implied(operation: object, given: pl.DataFrame) -> list[str]:
 
 def chosen_mask(rows: pl.DataFrame, row: pl.DataFrame) -> pl.Series:
     """Return which rows are this one."""
-    return rows.select(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row.get_column(name).first())) for name in row.columns)).to_series()
+    return rows.select(
+        pl.all_horizontal(
+            pl.col(name).eq_missing(pl.lit(row.get_column(name).first())) for name in row.columns
+        )
+    ).to_series()
+
+
+def _these(what: str, keys: pl.DataFrame) -> str:
+    """Name one group or window by its key, or count several."""
+    keys = values(keys)
+    return (
+        f"{keys.height:,} {what}s, {_pairs(keys.head(1))} among them, are"
+        if keys.height > 1
+        else f"the {what} {_pairs(keys)} is"
+    )
 
 
 def _on(join: Join) -> str:

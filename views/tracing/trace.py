@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,8 @@ import polars as pl
 from evercurrent.core.columns.kernels import gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.triggers.kinds import EveryEpoch
 from evercurrent.core.eventtime.windows.kinds import Custom, Fixed, Global, Sessions
+from evercurrent.core.state.ledger import MISSED
 
 from ..plan.nodes import (
     BOUNDS,
@@ -133,7 +133,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
             given = rows.rows(source, copied(columns, wanted))
             yield source, given.filter(matching(with_keys(given, columns), wanted)) if keys else given
         case WindowedGroup() as grouped:
-            yield source, _rows_of_panes(rows, source, grouped, here)
+            yield source, without_late(rows, place, _rows_of_panes(rows, source, grouped, here))
         case Top(keys=keys) if rows.is_change:
             yield source, rows.rows(source, values(here.select(keys)))
         case Mapped():
@@ -192,7 +192,11 @@ def _changes_of_side(
     keys = (join.left_keys, join.right_keys)
     columns = []
     for own, other in zip(keys[side], keys[1 - side], strict=True):
-        given = [part.get_column(name) for part, name in zip((parts[side], parts[1 - side]), (own, other), strict=True) if name in part.columns]
+        given = [
+            part.get_column(name)
+            for part, name in zip((parts[side], parts[1 - side]), (own, other), strict=True)
+            if name in part.columns
+        ]
         columns.append((given[0] if len(given) == 1 else given[0].fill_null(given[1])).alias(own))
     return rows.rows(place, values(pl.DataFrame(columns)))
 
@@ -222,6 +226,27 @@ def _rows_of_panes(rows: Rows, source: PlanId, grouped: WindowedGroup, panes: pl
         return given[of_windows(values(panes.select(*grouped.keys, *BOUNDS)), given, own, grouped.event_time)]
     own = pl.DataFrame([*own.get_columns(), *(given.get_column(name) for name in bounds)])
     return given.filter(matching(own, wanted))
+
+
+def without_late(rows: Rows, place: PlanId, given: pl.DataFrame) -> pl.DataFrame:
+    """Leave out the rows that came too late for the windows of a grouping, as far as the ledger still has them."""
+    late = [entry for entry in late_rows(rows, place) if set(given.columns) <= set(entry.columns)]
+    if not (late and given.height):
+        return given
+    refused = stack([frame.select(given.columns) for frame in late]).with_columns(-pl.col(DIFF))
+    return Delta(stack([given, refused])).consolidate().frame.filter(pl.col(DIFF) > 0)
+
+
+def late_rows(rows: Rows, place: PlanId) -> list[pl.DataFrame]:
+    """Return the rows in the ledger that came too late for windows of a grouping, each with the bounds of one it missed."""
+    reason, found = f"too late for {rows.plan.name_of(place)}:", []
+    for entry in rows.compiled.ledger.refused:
+        if entry.reason.startswith(reason):
+            frame = entry.frame
+            if MISSED in frame.columns:
+                frame = frame.drop(BOUNDS).explode(MISSED, empty_as_null=False).unnest(MISSED)
+            found.append(frame)
+    return found
 
 
 def _missing(rows: Rows, place: PlanId) -> str:
