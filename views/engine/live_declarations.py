@@ -10,8 +10,11 @@ from typing import Any, Self
 
 import polars as pl
 
-from ..checkpoint import Checkpoint
+from evercurrent.core.data.errors import InputError, PlanError
+
+from ..checkpoint import Checkpoint, CommitLog
 from ..connectors.positions import Position
+from ..dataframe.source import Source
 from ..epochs.history import Retain
 from ..inspection.questions import WindowQueries
 from ..plan.nodes import PlanId
@@ -21,7 +24,7 @@ from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage
 from .declarations import Declarations
 from .forks import Origin, checkpoint_of, compared, fork
-from .proving import Prover
+from .proving import Earlier, Prover
 from .served_views import ServedViews
 from .tracing import Tracer
 
@@ -120,16 +123,56 @@ class LiveDeclarations(ServedViews):
         """
         return compared(self.published(), other.published(), self.views, other.views)
 
-    def prove(self) -> Proofs:
+    def same_source(self, source: Source) -> Source:
+        """Return the source of this name, or declare it as it is declared in another engine."""
+        with self._turn:
+            declared = self._declarations().same_source(source)
+            declared._take = self.push
+            return declared
+
+    def retain_rows(self) -> None:
+        """Keep the rows of all sources, as ``source(..., retained=True)`` does, so that their views can be proved.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> sales = engine.source("sales", {"shop": pl.String})
+        >>> shops = engine.view("shops", sales.unique())
+        >>> engine.retain_rows()
+        >>> _ = engine.push("sales", {"shop": ["north", "north"]})
+        >>> bool(shops.prove())
+        True
+
+        Raises:
+            PlanError: there was an epoch already, whose rows are gone.
+        """
+        with self._turn:
+            if self._running.has_begun:
+                raise PlanError("retain_rows() comes before the first epoch, whose rows would be missing")
+            self._plan.retain_sources()
+
+    def prove(
+        self, sample: float | None = None, *, checkpoint: str | Path | Checkpoint | None = None
+    ) -> Proofs:
         """Evaluate the definitions of all views by polars over the retained rows, and compare that with what the views hold.
 
         See ``View.prove``. Views that cannot be proved are in ``refused``, with the reasons.
-        """
-        return self._prover().proofs(self.views)
 
-    def proof_of(self, view: str) -> Proof:
+        Args:
+            sample: prove a share of the keys of each view, such as 0.01, the same ones in every call. Only their rows are taken
+                of sources from which the keys are copied, so that it costs about that share of a whole proof; where keys are
+                computed, or rows are grouped by other columns in between, the sources are evaluated as a whole.
+            checkpoint: prove what a checkpoint holds that an engine with the same declarations has written; nothing is written.
+
+        Raises:
+            InputError: the sample is not a share of 1.
+            CheckpointError: the checkpoint is of another plan, or damaged.
+        """
+        prover = self._prover() if checkpoint is None else self._prover_of(checkpoint)
+        return prover.proofs(self.views, _share(sample))
+
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Return the proof of one view; see ``View.prove``."""
-        return self._prover().proof(view)
+        return self._prover().proof(view, _share(sample))
 
     def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes; see ``View.lineage``."""
@@ -157,9 +200,40 @@ class LiveDeclarations(ServedViews):
         return Tracer(fork._plan, fork._running.current(), self._indexes)
 
     def _prover(self) -> Prover:
-        fork = self.fork()
-        running = fork._running
-        return Prover(fork._plan, running.current(), running.epoch, fork.views)
+        with self._turn:
+            fork, now = self.fork(), self.published()
+            durability = self._running.durability
+            epochs = () if durability is None else durability.committed
+        earlier = None if durability is None else Earlier(epochs, self._prover_at)
+        return Prover(fork._plan, fork._running.current(), fork.views, now, earlier)
+
+    def _prover_of(self, checkpoint: str | Path | Checkpoint) -> Prover:
+        given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        fork = self.fork(given)
+
+        def at(epoch: int) -> Prover:
+            other = self.fork(given, epoch=epoch)
+            return Prover(other._plan, other._running.current(), other.views, other.published(), None)
+
+        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at)
+        return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
+
+    def _prover_at(self, epoch: int) -> Prover:
+        fork = self.fork(epoch=epoch)
+        return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), None)
 
     def _declarations(self) -> Declarations:
         return Declarations(self, self._plan, self.sources, self.views, self._running, self._retain)
+
+
+def _share(sample: object) -> float | None:
+    """Return a share of keys.
+
+    Raises:
+        InputError: it is none.
+    """
+    if sample is None:
+        return None
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
+        raise InputError(f"prove: sample={sample!r}; give a share of the keys, more than 0 and at most 1")
+    return float(sample)

@@ -95,7 +95,7 @@ class ViewKeeper(Protocol):
         """Return the changes of the rows of a key, and what caused them."""
         ...
 
-    def proof_of(self, view: str) -> Proof:
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
 
@@ -487,19 +487,26 @@ class View(Collection, ReadForms):
         """
         return self._engine.history_of(self.name, key, since)
 
-    def prove(self) -> Proof:
+    def prove(self, sample: float | None = None) -> Proof:
         """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
 
-        The result is true if both are equal, and has the rows that differ otherwise. Nothing of the engine computes it: the
-        calls that declared the view are repeated with polars, over the rows of retained sources, or of other views where a
-        source retains none. Floats are equal if they differ by a billionth, as polars adds them up in another order. Pushes go
-        on meanwhile. Cost: that of the batch.
+        The result is true if both are equal, and has the rows that differ otherwise, with the epoch from which on each does:
+        at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
+        (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
+        polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
+        differ by a billionth, as polars adds them up in another order. Pushes go on meanwhile. Cost: that of the batch.
+
+        Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
+        rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).
+
+        Args:
+            sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.
 
         Raises:
-            InputError: it cannot be evaluated: no rows are retained, or it has windows, aggregates of your own, or rows with
-                counts below zero; names the reason.
+            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
+                accumulate, aggregates of your own, or rows with counts below zero; names the reason.
         """
-        return self._engine.proof_of(self.name)
+        return self._engine.proof_of(self.name, sample)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""

@@ -6,10 +6,15 @@ Nothing here is shared with operators, expressions or the plan: expressions are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+
+from evercurrent.core.eventtime.windows.kinds import Given, Global, Sessions
+
+from .windows import BOUNDS, UnprovableError, Windows, assigned, in_sessions, waits
 
 DIFF = "_diff"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
@@ -19,16 +24,23 @@ _COUNTS = ("len", "count", "null_count", "n_unique")
 """The aggregates that polars counts in UInt32, and views in Int64."""
 
 
-class UnprovableError(Exception):
-    """A method that cannot be evaluated here, and why."""
-
-
 class Batch:
     """Rows with their counts. Each method returns what the method of that name declares, evaluated over all rows at once."""
 
-    def __init__(self, frame: pl.DataFrame, event_time: str | None = None) -> None:
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        event_time: str | None = None,
+        shift: int = 0,
+        windows: Windows | None = None,
+        log: str = "",
+    ) -> None:
         self.frame = frame
         self.event_time = event_time
+        self.shift = shift
+        self.windows = windows
+        self.log = log
+        """The mode of panes that do not retract each other, of which a view holds all that were emitted; empty for others."""
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -59,7 +71,7 @@ class Batch:
 
     def _of(self, frame: pl.DataFrame) -> Batch:
         time = self.event_time if self.event_time in frame.columns else None
-        return Batch(frame, time)
+        return Batch(frame, time, self.shift, self.windows)
 
     def _with_diffs(self, rows: pl.DataFrame, diffs: pl.Series) -> Batch:
         return self._of(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]))
@@ -79,6 +91,9 @@ class Batch:
     def select(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.select``."""
         made = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        if self.windows is not None:  # The bounds of windows stay, as grouping needs them.
+            bounds = [name for name in BOUNDS if name in self.columns and name not in made.columns]
+            made = pl.DataFrame([*made.get_columns(), *(self.rows.get_column(name) for name in bounds)])
         return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
 
     def with_columns(self, *exprs: Any, **named: Any) -> Batch:
@@ -130,14 +145,56 @@ class Batch:
             raise UnprovableError("with_event_time depends on the watermark, or computes a time")
         return Batch(self.frame, column)
 
+    # Event time
+
+    def window(self, window: Any = None, *, timestamp: str = "end") -> Batch:
+        """See ``Collection.window``."""
+        kind = Given() if window is None else window
+        frame = assigned(self.frame, self.event_time, self.shift, kind)
+        return Batch(
+            frame, self.event_time, self.shift, replace(self._windowing, window=kind, stamp=timestamp)
+        )
+
+    def trigger(
+        self, trigger: Any = None, *, early: Any = None, late: Any = None, always: Any = False
+    ) -> Batch:
+        """See ``Collection.trigger``."""
+        return self._with_windows(waits=waits(trigger, early, late, always))
+
+    def accumulate(self, mode: str, *, allow_regrouping: bool = False) -> Batch:
+        """See ``Collection.accumulate``."""
+        del allow_regrouping  # What is grouped again is refused below.
+        return self._with_windows(mode=mode)
+
+    def lateness(self, allowed: Any) -> Batch:
+        """See ``Collection.lateness``: which rows came too late is looked up in the ledger."""
+        del allowed
+        return self._with_windows()
+
+    def with_pane_info(self) -> Batch:
+        """See ``Collection.with_pane_info``."""
+        return self._with_windows(has_info=True)
+
+    def latest(self) -> Batch:
+        """See ``Collection.latest``."""
+        if self.log == "discarding":
+            raise UnprovableError("what the last discarding pane holds depends on when panes were emitted")
+        return Batch(self.frame, self.event_time, self.shift)
+
+    @property
+    def _windowing(self) -> Windows:
+        return self.windows or Windows()
+
+    def _with_windows(self, **changed: Any) -> Batch:
+        return Batch(self.frame, self.event_time, self.shift, replace(self._windowing, **changed))
+
     # What adds up
 
     def concat(self, *others: Batch) -> Batch:
         """See ``Collection.concat``."""
-        time = self.event_time if all(other.event_time == self.event_time for other in others) else None
-        return Batch(
-            pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)]), time
-        )
+        alike = all((other.event_time, other.shift) == (self.event_time, self.shift) for other in others)
+        frame = pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)])
+        return Batch(frame, self.event_time if alike else None, self.shift)
 
     def negate(self) -> Batch:
         """See ``Collection.negate``."""
@@ -211,8 +268,13 @@ class Batch:
         tags = [joined.get_column(tag).fill_null(1) for tag in (_LEFT, _RIGHT) if tag in joined.columns]
         diffs = tags[0] * tags[1] if len(tags) == 2 else tags[0]
         rows = joined.select(name for name in joined.columns if not name.startswith("#"))
-        time = self.event_time if how in ("semi", "anti") else None
-        return Batch(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]), time)
+        frame = pl.DataFrame([*_plain(rows), diffs.alias(DIFF)])
+        return self._of(frame) if how in ("semi", "anti") else Batch(frame)
+
+    def _of_panes(self, windows: Windows) -> Batch:
+        """Return the rows of panes, with their event time."""
+        log = "" if windows.mode == "retracting" else windows.mode
+        return Batch(self.frame, *windows.pane_time, log=log)
 
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""
@@ -254,6 +316,8 @@ class Groups:
         batch = self._batch.consolidated()
         if (batch._diffs < 0).any():
             raise UnprovableError("there are rows with counts below zero, which polars cannot aggregate")
+        if batch.windows is not None:
+            return self._in_windows(batch, batch.windows).agg(*exprs)._of_panes(batch.windows)
         rows = _repeated(batch)
         keys, numbers = self._numbered(rows)
         columns = keys.get_columns()
@@ -261,6 +325,30 @@ class Groups:
             columns += self._aggregated(rows, numbers, expr, keys.height)
         frame = pl.DataFrame(columns)
         return Batch(frame.with_columns(pl.lit(1, pl.Int64).alias(DIFF)))
+
+    def _in_windows(self, batch: Batch, windows: Windows) -> Groups:
+        """Return the rows grouped by their windows too."""
+        if windows.has_info:
+            raise UnprovableError("with_pane_info depends on when panes were emitted")
+        frame, by = batch.frame, list(self._by)
+        if isinstance(windows.window, Sessions):
+            keys = (
+                pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
+                if by or self._named
+                else pl.DataFrame()
+            )
+            frame = in_sessions(frame, keys, windows.window.gap)
+        named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
+        bounds = [] if isinstance(windows.window, Global) else [name for name in BOUNDS if name not in named]
+        own = [
+            each.alias(name) if isinstance(each, pl.Expr) else pl.col(each).alias(name)
+            for name, each in self._named.items()
+        ]
+        return Groups(Batch(frame, batch.event_time, batch.shift), [*by, *own, *bounds], {})
+
+    def len(self, name: str = "len") -> Batch:
+        """See ``GroupedCollection.len``."""
+        return self.agg(pl.len().alias(name))
 
     def _aggregated(
         self, rows: pl.DataFrame, numbers: pl.Series, expr: pl.Expr, groups: int
