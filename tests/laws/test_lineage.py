@@ -25,7 +25,7 @@ WITH_OTHERS = re.compile(r"anti|minus|left'|full|right'|negate|map_batches")
 """Calls whose rows depend on rows that are not there, and those that are not followed."""
 
 
-@of_profile(0.6, quick=60)
+@of_profile(0.6, quick=40)
 @given(case=cases(trusted=False, max_lines=3))
 def test_the_rows_that_it_comes_from_are_enough_for_a_row(case: Case) -> None:
     text = " ".join(case.program.lines)

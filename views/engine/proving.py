@@ -118,9 +118,10 @@ class Prover:
         if isinstance(epochs, str):
             remark = f"from which epoch on they differ is not known: {epochs}"
             return replace(found, remarks=(*found.remarks, remark))
+        keys = self._plan.keys_of(self._plan.views[name])
         try:
             dated = first_epochs(
-                found.differences, epochs, lambda epoch: self._differences_at(name, epoch, scope)
+                found.differences, keys, epochs, lambda epoch: self._differences_at(name, epoch, scope)
             )
         except (CheckpointError, InputError) as error:
             remark = f"from which epoch on they differ is not known: {error}"

@@ -324,12 +324,13 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> 
 
 
 def first_epochs(
-    differing: pl.DataFrame, epochs: Sequence[int], at: Callable[[int], pl.DataFrame]
+    differing: pl.DataFrame, keys: Sequence[str], epochs: Sequence[int], at: Callable[[int], pl.DataFrame]
 ) -> pl.DataFrame:
-    """Return the differing rows with the epoch from which on each differs, which ``at`` returns for an epoch.
+    """Return the differing rows with the epoch from which on their key differs, or the row where rows have no keys.
 
-    They differ at the last of the epochs. Cost: what ``at`` costs, a logarithmic number of times if all began in one epoch.
+    ``at`` returns the rows that differ at an epoch; these differ at the last of the epochs. Cost: what ``at`` costs, a logarithmic number of times if all began in one epoch.
     """
+    by = list(keys) or [name for name in differing.columns if name != EPOCH]
     known: dict[int, pl.DataFrame] = {}
     found: list[pl.DataFrame] = []
     pending = [(differing.drop(EPOCH), 0, len(epochs) - 1)]
@@ -344,7 +345,7 @@ def first_epochs(
         if middle not in known:
             known[middle] = at(epochs[middle]).drop(EPOCH)
         there = (
-            is_among(rows, known[middle].select(rows.columns))
+            is_among(rows.select(by), known[middle].select(by))
             if known[middle].height
             else pl.repeat(False, rows.height, eager=True)
         )

@@ -104,10 +104,7 @@ class Indexes:
     ) -> list[pl.DataFrame]:
         """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff`` 1."""
         if set(groups.readable.key_types) <= set(wanted.columns):
-            words = group(groups.readable.words(wanted)).keys
-            rows = groups.readable.contents(
-                (narrowed(groups.readable.reads[0], versions[0], words), *versions[1:])
-            )
+            rows = groups.readable.contents(_of_keys(groups.readable, versions, wanted))
             self.touched += rows.height
             return [_counted(rows.filter(is_among(rows.select(wanted.columns), wanted)))]
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
@@ -174,6 +171,14 @@ def _only(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     if not wanted.width or not rows.height:
         return rows
     return rows.filter(is_among(rows.select(wanted.columns), wanted))
+
+
+def _of_keys(readable: Readable, versions: tuple[Version, ...], wanted: pl.DataFrame) -> tuple[Version, ...]:
+    """Return the versions with the groups of these keys alone; a grouping by nothing has one group."""
+    if not readable.key_types:
+        return versions
+    words = group(readable.words(wanted.select(readable.key_types.names()))).keys
+    return narrowed(readable.reads[0], versions[0], words), *versions[1:]
 
 
 class _FinishedRows:

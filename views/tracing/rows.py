@@ -33,6 +33,8 @@ class Rows(ABC):
         self.plan = plan
         self.compiled = compiled
         self.held: set[PlanId] = set()
+        self._made: dict[PlanId, tuple[pl.DataFrame, Span | None, pl.DataFrame]] = {}
+        """What was last asked of each stage, and its rows: explanations ask stage after stage for the same."""
 
     def _find_held(self) -> None:
         """Find the stages whose rows are kept, or follow from what is kept."""
@@ -62,20 +64,34 @@ class Rows(ABC):
 
         Without columns: those in the span of event time, or all.
         """
-        waiting: list[Steps] = [self._steps((place, wanted, span))]
-        made: pl.DataFrame | None = None
+        made = self._known((place, wanted, span))
+        waiting: list[tuple[Request, Steps]] = []
+        if made is None:
+            waiting.append(((place, wanted, span), self._steps((place, wanted, span))))
         # A chain of stages may be longer than Python's stack.
         while waiting:
+            (at, values_there, within), steps = waiting[-1]
             try:
-                request = next(waiting[-1]) if made is None else waiting[-1].send(made)
+                request = next(steps) if made is None else steps.send(made)
             except StopIteration as ended:
                 waiting.pop()
                 made = Delta(ended.value).consolidate().frame
+                self._made[at] = values_there, within, made
             else:
-                waiting.append(self._steps(request))
-                made = None
+                made = self._known(request)
+                if made is None:
+                    waiting.append((request, self._steps(request)))
         assert made is not None, "the first request has a result"
         return made
+
+    def _known(self, request: Request) -> pl.DataFrame | None:
+        """Return the rows of a stage if they are those that were last made of it."""
+        place, wanted, span = request
+        if place not in self._made:
+            return None
+        before, within, made = self._made[place]
+        is_same = within == span and before.columns == wanted.columns and before.equals(wanted)
+        return made if is_same else None
 
     @abstractmethod
     def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> list[pl.DataFrame] | None:
