@@ -215,7 +215,7 @@ class LiveDeclarations(ServedViews):
             other = self.fork(given, epoch=epoch)
             return Prover(other._plan, other._running.current(), other.views, other.published(), None)
 
-        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at)
+        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at, has_views=False)
         return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
 
     def _prover_at(self, epoch: int) -> Prover:

@@ -41,6 +41,8 @@ class Earlier:
 
     epochs: Sequence[int]
     at: Callable[[int], Prover]
+    has_views: bool = True
+    """Whether it is known in which epochs the views began: else those of all commits are taken to have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class Prover:
         """Return the epochs at which the view can be compared, the last one included; or why there are no others."""
         now = self._now
         if self._earlier is not None:
-            born = max(now.begins(name), 0)
+            born = max(now.begins(name), 0) if self._earlier.has_views else 0
             return [*(epoch for epoch in self._earlier.epochs if born <= epoch < now.epoch), now.epoch]
         least = now.begins(name)
         for place in self._plan.behind(self._plan.views[name]) & self._plan.inputs.keys():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import listed
 
 from ..plan.declared_calls import Replay
 
@@ -28,7 +27,7 @@ def retake(engine: Engine, edited: Engine) -> str:
     new_sources, lines = [], []
     for name, source in edited.sources.items():
         if name not in engine.sources:
-            new_sources.append(name)
+            new_sources.append(f"source {name}")
         begun[id(source)] = engine.same_source(source)
     replay = Replay(edited.declared.calls, begun)
     before = dict(engine.views)
@@ -48,9 +47,15 @@ def retake(engine: Engine, edited: Engine) -> str:
     gone = [name for name in reversed(engine.views) if name not in edited.views]
     for name in gone:
         engine.drop_view(name)
+    gone_sources = []
     for name in [name for name in engine.sources if name not in edited.sources]:
         engine.drop_source(name)
-    for what, names in (("new", [*new_sources, *added]), ("replaced", replaced), ("dropped", gone)):
+        gone_sources.append(f"source {name}")
+    for what, names in (
+        ("new", [*new_sources, *added]),
+        ("replaced", replaced),
+        ("dropped", [*gone, *gone_sources]),
+    ):
         if names:
-            lines.append(f"{listed(names)} {what}")
+            lines.append(f"{', '.join(names)} {what}")
     return "; ".join(lines) or "nothing computes anything else"

@@ -39,12 +39,10 @@ class Changes(Rows):
     def _is_kept(self, place: PlanId) -> bool:
         return place in self._kept
 
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> list[pl.DataFrame] | None:
+    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame:
         del span  # The windows of what is computed of these rows are compared by whoever needs them.
-        if place not in self._kept:
-            return None
         rows = self._kept[place]
-        return [rows.filter(matching(rows, wanted))]
+        return rows.filter(matching(rows, wanted))
 
 
 class KeptChanges:

@@ -90,7 +90,7 @@ class Collections(Rows):
     def _steps(self, request: Request) -> Steps:
         place, wanted, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if self._is_kept(place) or not isinstance(node.operation, (*COMPUTED, Top)):
+        if self._is_looked_up(place, wanted) or not isinstance(node.operation, (*COMPUTED, Top)):
             return (yield from super()._steps(request))
         match node.operation:
             case Unique():
@@ -102,7 +102,7 @@ class Collections(Rows):
                 if set(keys) <= set(wanted.columns):
                     return self._first(place, wanted, wanted)
                 found = self._indexes.rows(self._ordered(place).version.parts, wanted)
-                return self._first(place, stack([Delta.empty(schema).frame, *found]), wanted)
+                return self._first(place, Delta.empty(schema).frame if found is None else found, wanted)
         raise AssertionError(node.operation)
 
     def _join_steps(self, join: Join, place: PlanId, wanted: pl.DataFrame) -> Steps:
@@ -132,20 +132,24 @@ class Collections(Rows):
         made = joined(join, node.schema, left, right).rows
         return made.filter(matching(made, wanted))
 
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> list[pl.DataFrame] | None:
-        """Return the rows that are kept of a stage; None if they have to be computed."""
+    def _is_looked_up(self, place: PlanId, wanted: pl.DataFrame) -> bool:
+        return place in self._groups or bool(self._states_with(place, wanted))
+
+    def _states_with(self, place: PlanId, wanted: pl.DataFrame) -> list[_Kept]:
+        """Return the states with all rows of a stage that have these values, or the ones with most where there is no other way."""
+        kept = self._kept.get(place, [])
+        return [each for each in kept if self._has_all(each, wanted)] or (
+            [] if self._follows(place) else kept
+        )
+
+    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame | None:
         if place in self._groups:
             groups = self._groups[place]
             versions = tuple(spine.version for spine in groups.readable.reads)
             return self._indexes.rows_of_groups(groups, versions, wanted)
-        kept = [each for each in self._kept.get(place, ()) if self._has_all(each, wanted)]
-        if not kept and not self._follows(place):
-            kept = self._kept.get(place, [])
-        if not kept:
-            return None
+        kept = self._states_with(place, wanted)
         chosen = next((each for each in kept if set(each.operator.key_types) <= set(wanted.columns)), kept[0])
-        by = chosen.operator if chosen.operator.key_types else None
-        return self._indexes.rows(chosen.spine.version.parts, wanted, span, by)
+        return self._indexes.rows(chosen.spine.version.parts, wanted, span, chosen.operator)
 
     @staticmethod
     def _has_all(kept: _Kept, wanted: pl.DataFrame) -> bool:

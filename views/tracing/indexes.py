@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -82,31 +82,38 @@ class Indexes:
 
     def rows(
         self, parts: Parts, wanted: pl.DataFrame, span: Span | None = None, by: Operator | None = None
-    ) -> list[pl.DataFrame]:
-        """Return the rows with the values of one of the wanted ones in its columns, a frame with ``_diff`` for each part.
+    ) -> pl.DataFrame | None:
+        """Return the rows with the values of one of the wanted ones in its columns, with ``_diff``; None if there are none.
 
-        Without columns: the rows of the span, or all. ``by``: the operator that keeps the runs sorted by its keys.
+        A row may be there several times, with diffs that add up. Without columns: the rows of the span, or all. ``by``: the operator that keeps the runs sorted by its keys.
         """
-        is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(wanted.columns)
+        names, found = wanted.columns, []
+        is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(names)
         keys = by.words(wanted) if by is not None and is_by_key else None
-        found = [
-            self._of_key(run, keys, wanted) if keys is not None else self._of_part(run, wanted, span)
-            for run in parts[0]
-        ]
-        return [
-            rows
-            for rows in (*found, *(self._of_part(chunk, wanted, span) for chunk in parts[1]))
-            if rows.height
-        ]
+        words: dict[tuple[str, ...], Words] = {}
+        for part in (*parts[0], *parts[1]):
+            if keys is not None and isinstance(part, Run):
+                places = np.unique(expand(*part.find(keys))[0])
+            elif names:
+                chosen = self._columns(part, names)
+                if chosen not in words:
+                    words[chosen] = np.unique(_first_words(wanted, chosen[1:]))
+                places = np.sort(self._order(part, chosen).of(words[chosen]))
+            else:
+                places = self._within(part, span)
+            if len(places):
+                self.touched += len(places)
+                found.append(with_diffs(part, places))
+        return _only(stack(found), wanted) if found else None
 
     def rows_of_groups(
         self, groups: Groups, versions: tuple[Version, ...], wanted: pl.DataFrame
-    ) -> list[pl.DataFrame]:
-        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff`` 1."""
+    ) -> pl.DataFrame | None:
+        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``."""
         if set(groups.readable.key_types) <= set(wanted.columns):
             rows = groups.readable.contents(_of_keys(groups.readable, versions, wanted))
             self.touched += rows.height
-            return [_counted(rows.filter(is_among(rows.select(wanted.columns), wanted)))]
+            return _counted(_only(rows, wanted))
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
         self.indexed += copy.catch_up(groups.readable, versions)
         return self.rows(copy.spine.version.parts, wanted)
@@ -116,27 +123,13 @@ class Indexes:
         for identity in [name for name in self._copies if name.partition(" ")[0] not in identities]:
             del self._copies[identity]
 
-    def _of_key(self, run: Run, keys: Keys, wanted: pl.DataFrame) -> pl.DataFrame:
-        places = np.unique(expand(*run.find(keys))[0])
-        self.touched += len(places)
-        return _only(with_diffs(run, places), wanted)
-
-    def _of_part(self, part: Part, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame:
-        names = wanted.columns
-        frame = part.frame if isinstance(part, Chunk) else part.payload
-        if names:
-            chosen = self._columns(part, names)
-            order = self._order(part, chosen, lambda: _first_words(frame, chosen[1:]))
-            places = np.sort(order.of(np.unique(_first_words(wanted, chosen[1:]))))
-        elif span is not None:
-            instants = instants_in(frame.get_column(span.column))[0]
-            order = self._order(part, ("time", span.column), lambda: instants)
-            low, high = np.searchsorted(order.values, [span.low - span.shift, span.high - span.shift])
-            places = np.sort(order.order[low:high])
-        else:
-            places = np.arange(frame.height)
-        self.touched += len(places)
-        return _only(with_diffs(part, places), wanted)
+    def _within(self, part: Part, span: Span | None) -> Index:
+        """Return the positions of the rows of a span of event time, or of all."""
+        if span is None:
+            return np.arange(_frame(part).height)
+        order = self._order(part, ("time", span.column))
+        low, high = np.searchsorted(order.values, [span.low - span.shift, span.high - span.shift])
+        return np.sort(order.order[low:high])
 
     def _columns(self, part: Part, names: Sequence[str]) -> tuple[str, ...]:
         """Return by which of these columns to look up: by those by which the part is sorted already, or by all of them."""
@@ -144,14 +137,21 @@ class Indexes:
         made = [by for by in self._sorted.get(part, ()) if by[0] == kind and set(by[1:]) <= set(names)]
         return max(made, key=len, default=(kind, *sorted(names)))
 
-    def _order(self, part: Part, by: tuple[str, ...], values: Callable[[], Words | Ints]) -> _Sorted:
+    def _order(self, part: Part, by: tuple[str, ...]) -> _Sorted:
         made = self._sorted.setdefault(part, {})
         if by not in made:
-            numbers = values()
+            frame, names = _frame(part), by[1:]
+            numbers = (
+                instants_in(frame.get_column(names[0]))[0] if by[0] == "time" else _first_words(frame, names)
+            )
             order = np.argsort(numbers, kind="stable")
             self.indexed += len(order)
             made[by] = _Sorted(numbers[order], order)
         return made[by]
+
+
+def _frame(part: Part) -> pl.DataFrame:
+    return part.frame if isinstance(part, Chunk) else part.payload
 
 
 def with_diffs(part: Part, places: Index) -> pl.DataFrame:

@@ -93,16 +93,22 @@ class Rows(ABC):
         is_same = within == span and before.columns == wanted.columns and before.equals(wanted)
         return made if is_same else None
 
+    def _is_looked_up(self, place: PlanId, wanted: pl.DataFrame) -> bool:
+        """Return whether the rows of a stage with these values are looked up, and not computed from those of others."""
+        del wanted
+        return self._is_kept(place)
+
     @abstractmethod
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> list[pl.DataFrame] | None:
-        """Return the rows that are kept of a stage; None if they have to be computed."""
+    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame | None:
+        """Return the rows that are kept of a stage with these values."""
 
     def _steps(self, request: Request) -> Steps:
         """Yield what is needed of other stages, and return the rows of this one."""
         place, wanted, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if (found := self._looked_up(place, wanted, span)) is not None:
-            return stack([Delta.empty(schema).frame, *(rows.select(*schema, DIFF) for rows in found)])
+        if self._is_looked_up(place, wanted):
+            found = self._looked_up(place, wanted, span)
+            return Delta.empty(schema).frame if found is None else found.select(*schema, DIFF)
         match node.operation:
             case Select() | Filter() | Explode() | Unnest() | Assign() | WithEventTime() | Negate():
                 (source,) = node.inputs

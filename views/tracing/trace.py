@@ -29,7 +29,7 @@ from ..plan.nodes import (
     WindowedGroup,
 )
 from ..plan.windowed import depends_on_key
-from .rows import Rows
+from .rows import STATELESS, Rows
 from .stages import (
     above,
     applied,
@@ -79,18 +79,20 @@ def traced(rows: Rows, place: PlanId, wanted: pl.DataFrame) -> Trace:
     pending: dict[PlanId, list[pl.DataFrame]] = {place: [values(wanted)]}
     while pending:
         at = max(pending)
-        here = values(stack(pending.pop(at)))
+        parts = pending.pop(at)
+        here = values(stack([part.drop(DIFF, strict=False) for part in parts]))
         trace.stages[at] = here
         origins = _origins(rows, at, here, trace)
         if origins is None:
             if at == place and at not in rows.plan.inputs:
                 raise UntraceableError("; ".join(trace.remarks))
-            trace.ends[at] = rows.rows(at, here) if here.width else here
+            is_counted = len(parts) == 1 and DIFF in parts[0].columns
+            trace.ends[at] = parts[0] if is_counted or not here.width else rows.rows(at, here)
             continue
         for source, found in origins:
             if found.height:
                 trace.edges.append((source, at))
-                pending.setdefault(source, []).append(values(found))
+                pending.setdefault(source, []).append(found)
     return trace
 
 
@@ -253,6 +255,8 @@ def _missing(rows: Rows, place: PlanId) -> str:
     """Return which stage has not kept its rows, and what would keep them."""
     plan = rows.plan
     if rows.is_change:
+        while isinstance(plan[place].operation, STATELESS):
+            place = next(each for each in plan[place].inputs if not rows.holds(each))
         if place in plan.inputs:
             return (
                 f"the changes of source {plan.inputs[place].name!r} are not kept by epoch; make the engine with Engine(record=True), "
