@@ -130,7 +130,7 @@ def test_drawings_are_well_formed_and_say_what_the_text_says() -> None:
         picture = ElementTree.fromstring(drawn.svg())
         written = " ".join(text for text in picture.itertext())
         assert "ip a, bytes 30" in written if drawn is history else "depth" in written
-        assert drawn.mermaid().startswith("flowchart LR\n")
+        assert drawn.mermaid().startswith("flowchart LR\n" if drawn is history else "flowchart TD\n")
         assert drawn._repr_html_() == drawn.svg()
     assert "c2s0 --> c2" in history.mermaid()
     assert "left join on 'ip'" in lineage.text()

@@ -28,7 +28,7 @@ from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
 from ..tracing.collected import Collections
 from ..tracing.indexes import Indexes
 from ..tracing.stages import with_keys
-from ..tracing.trace import late_rows
+from ..tracing.traces import late_rows
 from .published import Published
 from .view import View
 

@@ -16,8 +16,8 @@ from ..timeline.svg import FONT, element, hint, text, width
 MOST_ROWS = 3
 """The most rows that are written in a box; the others are counted."""
 
-LINE, PADDING, GAP, BETWEEN, WIDEST = 17.0, 12.0, 64.0, 18.0, 300.0
-HEAD, SMALL = 12.5, 11.0
+LINE, PADDING, GAP, BETWEEN, DOWN, WIDEST = 17.0, 12.0, 64.0, 18.0, 34.0, 620.0
+HEAD, SMALL, BOLD = 12.5, 11.0, 1.08
 
 STYLE = (
     ".box{fill:#f4f6f8;stroke:#9aa3af}.end{fill:#e8f1fb;stroke:#3b82c4}.view{fill:#eaf6ec;stroke:#3f9a57}"
@@ -44,6 +44,7 @@ class Drawing:
     title: str
     boxes: tuple[Box, ...]
     edges: tuple[tuple[str, str], ...]
+    direction: str = "TD"
 
     def text(self) -> str:
         """Return the boxes as lines: what a box is made of is indented below it, and written once."""
@@ -69,7 +70,7 @@ class Drawing:
 
     def mermaid(self) -> str:
         """Return a Mermaid flowchart: where rows come from as cylinders."""
-        lines = ["flowchart LR"]
+        lines = [f"flowchart {self.direction}"]
         for box in reversed(self.boxes):
             content = "<br/>".join([f"<b>{escaped(box.head)}</b>", *map(escaped, box.lines)])
             lines.append(f'  {box.name}[("{content}")]' if box.is_end else f'  {box.name}["{content}"]')
@@ -77,22 +78,22 @@ class Drawing:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """Return the boxes in columns from left to right, in each box what goes into it further left."""
-        columns = self._columns()
-        places, across, down = {}, PADDING, 0.0
-        for column in columns:
-            y, widest = 40.0, max(map(_width, column))
-            for box in column:
-                places[box.name] = (across, y, widest, _height(box))
-                y += _height(box) + BETWEEN
-            across, down = across + widest + GAP, max(down, y)
-        wide = max(across - GAP + PADDING, width(self.title, 14) + 2 * PADDING)
+        """Return the boxes in rows from top to bottom, above each box what goes into it."""
+        rows = self._rows()
+        widths = [sum(map(_width, row)) + BETWEEN * (len(row) - 1) for row in rows]
+        widest, y = max(widths), 40.0
+        places = {}
+        for row, wide in zip(rows, widths, strict=True):
+            x, high = PADDING + (widest - wide) / 2, max(map(_height, row))
+            for box in row:
+                places[box.name] = (x, y + high - _height(box), _width(box), _height(box))
+                x += _width(box) + BETWEEN
+            y += high + DOWN
         last = {to for _, to in self.edges} - {source for source, _ in self.edges}
-        arrows = [_arrow(places[source], places[to]) for source, to in self.edges]
-        boxes = [
-            _drawn(box, *places[box.name], is_last=box.name in last) for column in columns for box in column
-        ]
-        return self._page(wide, down, [*arrows, *boxes])
+        arrows = [_arrow_below(places[source], places[to]) for source, to in self.edges]
+        boxes = [_drawn(box, *places[box.name], is_last=box.name in last) for row in rows for box in row]
+        wide = max(widest + 2 * PADDING, width(self.title, 14) + 2 * PADDING)
+        return self._page(wide, y - DOWN + PADDING, [*arrows, *boxes])
 
     def rows_svg(self) -> str:
         """Return the boxes in two columns, row by row: each box on the right, and on the left what goes into it alone."""
@@ -132,17 +133,18 @@ class Drawing:
             width=wide, height=high, font_family=FONT, role="img",
         )  # fmt: skip
 
-    def _columns(self) -> list[list[Box]]:
-        """Return the boxes in columns: each to the right of all that go into it."""
+    def _rows(self) -> list[list[Box]]:
+        """Return the boxes in rows: each below all that go into it, and what goes into it as near to it as possible."""
         level = {box.name: 0 for box in self.boxes}
         for box in reversed(self.boxes):  # A box comes after those that it goes into.
-            level[box.name] = max(
-                (level[source] + 1 for source, to in self.edges if to == box.name), default=0
-            )
-        columns: list[list[Box]] = [[] for _ in range(max(level.values(), default=0) + 1)]
+            level[box.name] = max((level[source] + 1 for source, to in self.edges if to == box.name), default=0)
         for box in self.boxes:
-            columns[level[box.name]].append(box)
-        return [column for column in columns if column]
+            below = [level[to] for source, to in self.edges if source == box.name]
+            level[box.name] = min(below) - 1 if below else level[box.name]
+        rows: list[list[Box]] = [[] for _ in range(max(level.values(), default=0) + 1)]
+        for box in reversed(self.boxes):
+            rows[level[box.name]].append(box)
+        return [row for row in rows if row]
 
 
 def shown_rows(rows: pl.DataFrame, most: int = MOST_ROWS) -> tuple[str, ...]:
@@ -150,13 +152,14 @@ def shown_rows(rows: pl.DataFrame, most: int = MOST_ROWS) -> tuple[str, ...]:
 
     >>> shown_rows(pl.DataFrame({"shop": ["north", "south"], "_diff": [2, -1]}))
     ('+2 shop north', '-1 shop south')
+    >>> shown_rows(pl.DataFrame({"shop": ["north", "south"], "_diff": [1, 1]}))
+    ('shop north', 'shop south')
     """
     lines = []
+    is_signed = DIFF in rows.columns and bool((rows.get_column(DIFF) != 1).any())
     for number in range(min(rows.height, most)):
         values = shown_values(rows.drop(DIFF, strict=False), number)
-        diff = (
-            f"{rows.item(number, DIFF):+d} " if DIFF in rows.columns and rows.item(number, DIFF) != 1 else ""
-        )
+        diff = f"{rows.item(number, DIFF):+d} " if is_signed else ""
         lines.append(diff + ", ".join(f"{name} {value}" for name, value in values.items()))
     return (*lines, *([f"and {rows.height - most:,} more"] if rows.height > most else []))
 
@@ -171,7 +174,7 @@ def _cut(line: str) -> str:
 
 
 def _width(box: Box) -> float:
-    lines = [width(_cut(box.head), HEAD), *(width(_cut(line), SMALL) for line in box.lines)]
+    lines = [BOLD * width(_cut(box.head), HEAD), *(width(_cut(line), SMALL) for line in box.lines)]
     return max(lines) + 2 * PADDING
 
 
@@ -205,6 +208,15 @@ def _arrow(source: Place, to: Place) -> str:
     )
     tip = f"{end_x:.1f},{end_y - 4:.1f} {to[0]:.1f},{end_y:.1f} {end_x:.1f},{end_y + 4:.1f}"
     return line + element("polygon", points=tip, class_="tip")
+
+
+def _arrow_below(source: Place, to: Place) -> str:
+    x, y = source[0] + source[2] / 2, source[1] + source[3]
+    end_x, end_y = to[0] + to[2] / 2, to[1] - 7
+    middle = (y + end_y) / 2
+    d = f"M{x:.1f} {y:.1f} C{x:.1f} {middle:.1f} {end_x:.1f} {middle:.1f} {end_x:.1f} {end_y:.1f}"
+    tip = f"{end_x - 4:.1f},{end_y:.1f} {end_x:.1f},{to[1]:.1f} {end_x + 4:.1f},{end_y:.1f}"
+    return element("path", d=d, class_="arrow") + element("polygon", points=tip, class_="tip")
 
 
 def _arrow_down(source: Place, to: Place) -> str:

@@ -16,7 +16,7 @@ from ..plan.plan import Plan
 from .changed import Changes, KeptChanges
 from .drawing import Box, Drawing, shown_rows
 from .lineage import end_name
-from .trace import UntraceableError, traced
+from .traces import UntraceableError, traced
 
 TIME = "processing_time"
 
@@ -110,7 +110,7 @@ class History(Sequence[Change]):
                 edges.append((f"c{number}s{at}", f"c{number}"))
             if number:
                 edges.append((f"c{number - 1}", f"c{number}"))
-        return Drawing(self._title, tuple(boxes), tuple(edges))
+        return Drawing(self._title, tuple(boxes), tuple(edges), "LR")
 
     def __repr__(self) -> str:
         """Show the text."""

@@ -16,7 +16,7 @@ from ..plan.plan import Plan
 from ..proving.batch import is_among
 from .drawing import Box, Drawing, shown_rows
 from .rows import Rows
-from .trace import Trace, UntraceableError, traced
+from .traces import Trace, UntraceableError, traced
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,7 @@ from .drawing import shown_rows
 from .lineage import chosen_rows
 from .rows import Rows
 from .stages import above, copied, keys_across, sides_of, values, with_keys
-from .trace import UntraceableError, late_rows, traced
+from .traces import UntraceableError, late_rows, traced
 
 Windows = Callable[[PlanId, pl.DataFrame], Sequence[str]]
 """Explains what the open windows of a grouping wait for, of those with these values."""
