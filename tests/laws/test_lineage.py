@@ -12,8 +12,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-from evercurrent.core.data.errors import ArithmeticRefusedError
-from harness import contents, frame_of_entries
+from harness import contents
 from oracle import freeze
 from strategies import Case, cases, of_profile
 
@@ -30,7 +29,7 @@ WITH_OTHERS = re.compile(r"anti|minus|left'|full|right'|negate|map_batches")
 def test_the_rows_that_it_comes_from_are_enough_for_a_row(case: Case) -> None:
     text = " ".join(case.program.lines)
     assume(not WITH_OTHERS.search(text))
-    engine, alone = pushed(case), None
+    engine = engine_after(case)
     for name, view in engine.views.items():
         for row in view.read().head(3).rows():
             found = view.lineage(row)
@@ -41,35 +40,12 @@ def test_the_rows_that_it_comes_from_are_enough_for_a_row(case: Case) -> None:
             assert tuple(map(freeze, row)) in contents(alone.views[name]).counts, (name, row, found)
 
 
-def declared(case: Case) -> ec.Engine:
-    engine = ec.Engine()
-    sources = {
-        name: engine.source(name, columns, kind="diffs", retained=True)
-        for name, columns in case.program.sources.items()
-    }
-    for name, collection in case.program.run(sources).items():
-        engine.view(name, collection)
-    return engine
-
-
-def pushed(case: Case) -> ec.Engine:
-    engine = declared(case)
-    try:
-        for epoch in case.epochs:
-            with engine.epoch():
-                for name, columns in case.program.sources.items():
-                    engine.push(name, frame_of_entries(columns, epoch.get(name, [])))
-    except ArithmeticRefusedError:
-        assume(False)
-    return engine
-
-
 @of_profile(0.6, quick=60)
 @given(case=cases(trusted=False, max_lines=3))
 def test_without_the_rows_that_it_comes_from_a_row_is_gone(case: Case) -> None:
     text = " ".join(case.program.lines)
     assume(not OTHERWISE.search(text) and text.count("group_by") <= 1)
-    engine = pushed(case)
+    engine = engine_after(case)
     for name, view in engine.views.items():
         for row in view.read().head(3).rows():
             found = view.lineage(row)

@@ -11,12 +11,11 @@ import hypothesis.strategies as st
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.core.data.schema import DIFF
-from harness import frame_of_entries
+from retained_case import engine_after
 from strategies import Case, cases, of_profile
 
 SALES = {"shop": pl.String, "price": pl.Int64, "rate": pl.Float64}
@@ -30,20 +29,7 @@ ROWS = {
 @of_profile(0.6, quick=60)
 @given(case=cases(trusted=False))
 def test_random_views_are_proved(case: Case) -> None:
-    engine = ec.Engine()
-    sources = {
-        name: engine.source(name, columns, kind="diffs", retained=True)
-        for name, columns in case.program.sources.items()
-    }
-    for name, collection in case.program.run(sources).items():
-        engine.view(name, collection)
-    try:
-        for epoch in case.epochs:
-            with engine.epoch():
-                for name, columns in case.program.sources.items():
-                    engine.push(name, frame_of_entries(columns, epoch.get(name, [])))
-    except ArithmeticRefusedError:
-        assume(False)
+    engine = engine_after(case)
     proofs = engine.prove()
     assert proofs, proofs
     for reason in proofs.refused.values():
@@ -356,20 +342,7 @@ def test_where_earlier_epochs_are_not_kept_a_proof_says_what_would_keep_them() -
 @of_profile(0.3, quick=20)
 @given(case=cases(trusted=False), share=st.sampled_from([0.1, 0.5, 1.0]))
 def test_samples_of_random_views_are_proved(case: Case, share: float) -> None:
-    engine = ec.Engine()
-    sources = {
-        name: engine.source(name, columns, kind="diffs", retained=True)
-        for name, columns in case.program.sources.items()
-    }
-    for name, collection in case.program.run(sources).items():
-        engine.view(name, collection)
-    try:
-        for epoch in case.epochs:
-            with engine.epoch():
-                for name, columns in case.program.sources.items():
-                    engine.push(name, frame_of_entries(columns, epoch.get(name, [])))
-    except ArithmeticRefusedError:
-        assume(False)
+    engine = engine_after(case)
     proofs = engine.prove(sample=share)
     assert proofs, proofs
 

@@ -74,7 +74,7 @@ class Prover:
         self._kept = {id(view): view for view in views.values()}
         for call in reversed(plan.calls):
             # The calls were made on the views of the engine that was forked.
-            if call.method == FORKED and (view := self._kept.get(id(call.made))) is not None:
+            if call.method == FORKED and (view := self._kept.get(id(call.result))) is not None:
                 self._kept[id(call.receiver)] = view
 
     def proof(self, name: str, share: float | None = None) -> Proof:
@@ -96,14 +96,14 @@ class Prover:
 
     def proofs(self, names: Iterable[str], share: float | None = None) -> Proofs:
         """Return the proofs of all views that can be proved."""
-        found: dict[str, Proof] = {}
+        proofs: dict[str, Proof] = {}
         refused: dict[str, str] = {}
         for name in names:
             try:
-                found[name] = self.proof(name, share)
+                proofs[name] = self.proof(name, share)
             except InputError as error:
                 refused[name] = str(error)
-        return Proofs(found, refused)
+        return Proofs(proofs, refused)
 
     def _proof(self, name: str, scope: _Scope) -> Proof:
         evaluation = Evaluation(self._plan.calls, lambda value: self._named(value, scope), self._unsettled)
@@ -263,8 +263,8 @@ class Prover:
             found[LATE] = _chosen(pl.concat(late), names)
         kept = None
         for call in self._plan.calls:
-            if call.method == NAMED and call.receiver is made and call.made.name in self._compiled.contents:
-                kept = self._compiled.contents[call.made.name].emitted().frame
+            if call.method == NAMED and call.receiver is made and call.result.name in self._compiled.contents:
+                kept = self._compiled.contents[call.result.name].emitted().frame
         return Unsettled(found, kept)
 
 

@@ -33,11 +33,15 @@ def retake(engine: Engine, edited: Engine) -> str:
     before = dict(engine.views)
     added, replaced = [], []
     for call in edited.declared.calls:
-        if call.method or call.made.name not in edited.views or edited.views[call.made.name] is not call.made:
+        if (
+            call.method
+            or call.result.name not in edited.views
+            or edited.views[call.result.name] is not call.result
+        ):
             continue
-        name, collection = call.made.name, replay.of(call.made)
+        name, collection = call.result.name, replay.of(call.result)
         if collection is None:
-            raise PlanError(f"view {name!r}: {replay.failed[id(call.made)]}")
+            raise PlanError(f"view {name!r}: {replay.failed[id(call.result)]}")
         known = before.get(name)
         made = engine.view(name, collection, replace=True)
         if known is None:

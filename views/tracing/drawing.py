@@ -137,7 +137,9 @@ class Drawing:
         """Return the boxes in rows: each below all that go into it, and what goes into it as near to it as possible."""
         level = {box.name: 0 for box in self.boxes}
         for box in reversed(self.boxes):  # A box comes after those that it goes into.
-            level[box.name] = max((level[source] + 1 for source, to in self.edges if to == box.name), default=0)
+            level[box.name] = max(
+                (level[source] + 1 for source, to in self.edges if to == box.name), default=0
+            )
         for box in self.boxes:
             below = [level[to] for source, to in self.edges if source == box.name]
             level[box.name] = min(below) - 1 if below else level[box.name]

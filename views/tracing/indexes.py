@@ -91,7 +91,8 @@ class Indexes:
         is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(names)
         keys = by.words(wanted) if by is not None and is_by_key else None
         words: dict[tuple[str, ...], Words] = {}
-        for part in (*parts[0], *parts[1]):
+        every: tuple[Part, ...] = (*parts[0], *parts[1])
+        for part in every:
             if keys is not None and isinstance(part, Run):
                 places = np.unique(expand(*part.find(keys))[0])
             elif names:
