@@ -14,6 +14,7 @@ from hypothesis import assume, given
 import evercurrent as ec
 from harness import contents
 from oracle import freeze
+from retained_case import declared, engine_after
 from strategies import Case, cases, of_profile
 
 OTHERWISE = re.compile(r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|group_by\(\)|map_batches")
