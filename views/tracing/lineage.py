@@ -144,7 +144,7 @@ def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title
     """Return the stages of a trace as boxes, with the rows in them; those that only pass rows on are left out."""
     boxes = []
     for place, here in trace.stages.items():
-        rows = trace.ends.get(place, here)
+        rows = newest_first(here, ())
         name = (
             f"source {plan.inputs[place].name}" if place in plan.inputs else ", ".join(plan.views_at(place))
         )

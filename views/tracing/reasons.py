@@ -31,7 +31,7 @@ from ..plan.nodes import (
     WindowedGroup,
 )
 from .drawing import shown_rows
-from .lineage import chosen_rows
+from .lineage import chosen_rows, newest_first
 from .rows import Rows
 from .stages import above, copied, keys_across, sides_of, values, with_keys
 from .traces import UntraceableError, late_rows, traced
@@ -79,7 +79,7 @@ class Reasons:
         for at, here in trace.stages.items():
             if at in trace.ends:
                 lines.append(f"{self._name(at)} has {_count(trace.ends[at])}:")
-                lines += _indented(shown_rows(trace.ends[at]))
+                lines += _indented(shown_rows(newest_first(trace.ends[at], ())))
             else:
                 lines += self._step(
                     at, here, [source for source, to in trace.edges if to == at], trace.stages
@@ -284,7 +284,7 @@ class Reasons:
         late = self._late(place, given.select(keys))
         return [
             f"{self._name(source)} has {_count(rows)} with {_pairs(given.select(keys))}, none of them in that window in time:",
-            *_indented(shown_rows(rows)),
+            *_indented(shown_rows(newest_first(rows, ()))),
             *late,
         ], pending
 
@@ -314,9 +314,9 @@ class Reasons:
         if join.kind == "anti":
             return [
                 head,
-                *_indented(shown_rows(rows)),
+                *_indented(shown_rows(newest_first(rows, ()))),
                 f"a partner in {names[1]} keeps it away:",
-                *_indented(shown_rows(partners)),
+                *_indented(shown_rows(newest_first(partners, ()))),
             ], pending
         if not partners.height:
             if (
@@ -325,12 +325,12 @@ class Reasons:
             ):
                 return [
                     head,
-                    *_indented(shown_rows(rows)),
+                    *_indented(shown_rows(newest_first(rows, ()))),
                     f"its key is null, which matches nothing ({_on(join)})",
                 ], pending
             lines = [
                 head,
-                *_indented(shown_rows(rows)),
+                *_indented(shown_rows(newest_first(rows, ()))),
                 f"it has no partner in {names[1 - first]}, on {_on(join)}:",
             ]
             return lines, [*pending, (sides[1 - first], across.head(1))]
@@ -400,7 +400,7 @@ def _refused_by(label: str, condition: Column, below: str, rows: pl.DataFrame) -
     )
     return [
         f"{label} refuses it: the condition is {outcome} for {_count(rows)} of {below}:",
-        *_indented(shown_rows(rows)),
+        *_indented(shown_rows(newest_first(rows, ()))),
     ]
 
 
