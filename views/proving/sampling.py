@@ -9,24 +9,23 @@ import polars as pl
 
 from evercurrent.core.columns.kernels import key_words
 
-from ..plan.nodes import (
-    BOUNDS,
-    Assign,
-    Concat,
-    Explode,
-    Filter,
-    Group,
-    Join,
-    Negate,
-    PlanId,
-    Select,
-    Top,
-    Unique,
-    Unnest,
-    WindowedGroup,
-    WithEventTime,
-)
+from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import (
+    Assigned,
+    Chosen,
+    Computed,
+    Exploded,
+    First,
+    Grouped,
+    Negated,
+    Once,
+    Paired,
+    Panes,
+    Retimed,
+    Union,
+    Unnested,
+)
 
 Names = tuple[str, ...]
 
@@ -57,31 +56,31 @@ def _below(plan: Plan, place: PlanId, keys: Names | None) -> Sequence[Names | No
     nothing: Sequence[Names | None] = [None] * len(node.inputs)
     if keys is None:
         return nothing
-    match node.operation:
-        case Select(columns=columns):
+    match node.operation.shape:
+        case Computed(columns=columns):
             return [_renamed(keys, {column.name: column.copies for column in columns})]
-        case Group(keys=own, key_columns=columns) | WindowedGroup(keys=own, key_columns=columns):
+        case Grouped(keys=own, key_columns=columns) | Panes(keys=own, key_columns=columns):
             copies = {column.name: column.copies for column in columns if column.name in own}
             return [_renamed(keys, copies)]
-        case Top(keys=own):
+        case First(keys=own):
             return [keys if set(keys) <= set(own) else None]
-        case Explode(columns=changed):
+        case Exploded(columns=changed):
             return [None if set(keys) & set(changed) else keys]
-        case Unnest():
+        case Unnested():
             return [keys if set(keys) <= set(plan[node.inputs[0]].schema) else None]
-        case Assign():
+        case Assigned():
             return [None if set(keys) & set(BOUNDS) else keys]
-        case Filter() | WithEventTime() | Negate() | Unique():
+        case Chosen() | Retimed() | Negated() | Once():
             return [keys]
-        case Concat():
+        case Union():
             return [keys] * len(node.inputs)
-        case Join() as join:
+        case Paired() as join:
             return _below_join(join, keys)
         case _:
             return nothing
 
 
-def _below_join(join: Join, keys: Names) -> Sequence[Names | None]:
+def _below_join(join: Paired, keys: Names) -> Sequence[Names | None]:
     left = _renamed(keys, {column.name: column.left for column in join.columns})
     right = _renamed(keys, {column.name: column.right for column in join.columns})
     across = dict(zip(join.left_keys, join.right_keys, strict=True))

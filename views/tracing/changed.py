@@ -10,8 +10,9 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import Join, PlanId, Top, Unique
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import First, Once, Paired
 from .indexes import Span
 from .rows import Rows
 from .stages import matching
@@ -33,7 +34,7 @@ class Changes(Rows):
     def can_pass(self, place: PlanId) -> bool:
         """Return True also for joins and the like one of whose inputs has kept its changes: their rows name these."""
         node = self.plan[place]
-        named = isinstance(node.operation, Join | Unique | Top)
+        named = isinstance(node.operation.shape, Paired | Once | First)
         return self.holds(place) or (named and any(map(self.holds, node.inputs)))
 
     def _is_kept(self, place: PlanId) -> bool:

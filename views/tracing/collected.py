@@ -19,13 +19,14 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import Join, PlanId, Top, Unique
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import First, Once, Paired
 from .indexes import Groups, Indexes, Span
 from .rows import Request, Rows, Steps
 from .stages import joined, keys_across, matching, sides_of, values
 
-COMPUTED = (Unique, Join)
+COMPUTED = (Once, Paired)
 """Stages with state whose rows follow from those of their inputs, key by key."""
 
 
@@ -78,9 +79,9 @@ class Collections(Rows):
 
     def _follows(self, place: PlanId) -> bool:
         node = self.plan[place]
-        if isinstance(node.operation, COMPUTED):
+        if isinstance(node.operation.shape, COMPUTED):
             return all(source in self.held for source in node.inputs)
-        return isinstance(node.operation, Top) or super()._follows(place)
+        return isinstance(node.operation.shape, First) or super()._follows(place)
 
     def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
         """See ``Rows``. Cost: the rows of the values that the stages below are looked up by."""
@@ -90,22 +91,22 @@ class Collections(Rows):
     def _steps(self, request: Request) -> Steps:
         place, wanted, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if self._is_looked_up(place, wanted) or not isinstance(node.operation, (*COMPUTED, Top)):
+        if self._is_looked_up(place, wanted) or not isinstance(node.operation.shape, (*COMPUTED, First)):
             return (yield from super()._steps(request))
-        match node.operation:
-            case Unique():
+        match node.operation.shape:
+            case Once():
                 rows = yield node.inputs[0], wanted, span
                 return rows.filter(pl.col(DIFF) > 0).with_columns(pl.lit(1, pl.Int64).alias(DIFF))
-            case Join() as join:
+            case Paired() as join:
                 return (yield from self._join_steps(join, place, wanted))
-            case Top(keys=keys):
+            case First(keys=keys):
                 if set(keys) <= set(wanted.columns):
                     return self._first(place, wanted, wanted)
                 found = self._indexes.rows(self._ordered(place).version.parts, wanted)
                 return self._first(place, Delta.empty(schema).frame if found is None else found, wanted)
         raise AssertionError(node.operation)
 
-    def _join_steps(self, join: Join, place: PlanId, wanted: pl.DataFrame) -> Steps:
+    def _join_steps(self, join: Paired, place: PlanId, wanted: pl.DataFrame) -> Steps:
         node = self.plan[place]
         left_place, right_place = node.inputs
         ours, theirs = sides_of(join, wanted)
@@ -166,8 +167,8 @@ class Collections(Rows):
 
     def _first(self, place: PlanId, groups: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of the groups of these rows that have these values."""
-        top, spine = self.plan[place].operation, self._ordered(place)
-        assert isinstance(top, Top), "the first rows of groups"
+        top, spine = self.plan[place].operation.shape, self._ordered(place)
+        assert isinstance(top, First), "the first rows of groups"
         if not groups.height:
             return Delta.empty(self.plan[place].schema).frame
         keys = group(spine.words_of(groups)).keys

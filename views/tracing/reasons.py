@@ -11,24 +11,23 @@ from evercurrent.core.group.aggregates import Column
 from evercurrent.core.state.ledger import Refused
 
 from ..expressions.elementwise import elementwise
-from ..plan.nodes import (
-    BOUNDS,
-    Assign,
-    Concat,
-    Explode,
-    Filter,
-    Group,
-    InOrder,
-    Join,
-    LastPanes,
-    LateRows,
-    Mapped,
-    PlanId,
-    Select,
-    Top,
-    Unique,
-    Unnest,
-    WindowedGroup,
+from ..plan.nodes import BOUNDS, PlanId
+from ..plan.shapes import (
+    Assigned,
+    Chosen,
+    Computed,
+    Exploded,
+    First,
+    Grouped,
+    InTurn,
+    LastOnes,
+    Once,
+    Paired,
+    Panes,
+    TooLate,
+    Union,
+    Unknown,
+    Unnested,
 )
 from .drawing import shown_rows
 from .lineage import chosen_rows, newest_first
@@ -60,7 +59,11 @@ class Reasons:
             return [f"{self._name(place)} keeps no rows, so it is not known whether it has {_pairs(given)}"]
         found = self._rows.rows(place, given)
         if found.filter(pl.col(DIFF) > 0).height:
-            return [f"{self._name(place)} has it:", *_indented(shown_rows(found)), *self._there(place, found)]
+            return [
+                f"{self._name(place)} has it:",
+                *_indented(shown_rows(newest_first(found, ()))),
+                *self._there(place, found),
+            ]
         lines = [f"{self._name(place)} has no row with {_pairs(given)}"]
         pending = [(place, given)]
         while pending:
@@ -92,19 +95,19 @@ class Reasons:
         """Explain in a line how rows of a stage were made."""
         node = self._plan[at]
         names = [self._name(source) for source in node.inputs]
-        match node.operation:
-            case Filter():
+        match node.operation.shape:
+            case Chosen():
                 return [f"{node.label} lets it pass"]
-            case Group(keys=keys):
+            case Grouped(keys=keys):
                 made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
                 return [
                     f"{_these('group', here.select(keys))} {made}" if keys else f"the one group is {made}"
                 ]
-            case WindowedGroup(keys=keys):
+            case Panes(keys=keys):
                 window = [name for name in (*keys, *BOUNDS) if name in here.columns]
                 made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
                 return [f"{_these('window', here.select(window))} {made}"]
-            case Join(kind=kind):
+            case Paired(kind=kind) as shape:
                 if kind == "anti":
                     return [f"{names[1]} has no partner for it, which would keep it away"]
                 alone = [
@@ -114,16 +117,16 @@ class Reasons:
                     return [
                         f"{names[0] if alone[0] == names[1] else names[1]} has it, and {alone[0]} has no partner for it"
                     ]
-                return [f"{names[0]} and {names[1]} have partners with {_on(node.operation)}"]
-            case Top(count=count, keys=keys):
+                return [f"{names[0]} and {names[1]} have partners with {_on(shape)}"]
+            case First(count=count, keys=keys):
                 return [f"it is among the first {count}{' of its group' if keys else ''} ({node.label})"]
-            case Unique():
+            case Once():
                 below = self._below(node.inputs[0], stages)
                 total = int(below.get_column(DIFF).sum()) if DIFF in below.columns else below.height
                 return [f"it stands for {total} equal row{'' if total == 1 else 's'} of {names[0]}"]
-            case Concat() if not any(map(self._is_of_null_keys, node.inputs)):
+            case Union() if not any(map(self._is_of_null_keys, node.inputs)):
                 return [f"it comes from {listed([self._name(source) for source in sources])}"]
-            case Select() if not self._plan.views_at(at):
+            case Computed() if not self._plan.views_at(at):
                 return [f"it is computed by {node.label}"]
             case _:
                 return []
@@ -148,40 +151,40 @@ class Reasons:
             absent = next(each for each in node.inputs if not self._rows.holds(each))
             return [f"why is not known: {self._name(absent)} keeps no rows; {self._remedy(absent)}"], pending
         below = self._name(source)
-        match node.operation:
-            case Filter(condition=condition):
+        match node.operation.shape:
+            case Chosen(condition=condition):
                 rows = self._rows.rows(source, given)
                 if not rows.height:
                     return [], [*pending, (source, given)]
                 return _refused_by(node.label, condition, below, rows), pending
-            case Select() | Explode() | Unnest() | Assign():
+            case Computed() | Exploded() | Unnested() | Assigned():
                 return self._not_computed(place, given, pending)
-            case Group(keys=keys, key_columns=columns):
+            case Grouped(keys=keys, key_columns=columns):
                 return self._no_group(place, given, keys, columns, pending)
-            case WindowedGroup() as grouped:
+            case Panes() as grouped:
                 return self._no_pane(place, grouped, given, pending)
-            case Join() as join:
+            case Paired() as join:
                 return self._no_pair(place, join, given, pending)
-            case Top() as top:
+            case First() as top:
                 rows = self._rows.rows(source, given)
                 if not rows.height:
                     return [], [*pending, (source, given)]
                 return self._outranked(place, top, rows), pending
-            case Concat():
+            case Union():
                 inputs = [each for each in node.inputs if not self._is_of_null_keys(each)]
                 lines = (
                     [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
                 )
                 return lines, [*pending, *((each, given) for each in reversed(inputs))]
-            case InOrder() if self._rows.rows(source, given).height:
+            case InTurn() if self._rows.rows(source, given).height:
                 return [
                     f"{below} has it, and it waits for its turn in event time: the watermark has not passed it"
                 ], pending
-            case LateRows():
+            case TooLate():
                 return [f"no row with {_pairs(given)} came too late"], pending
-            case LastPanes() | Unique():
+            case LastOnes() | Once():
                 return [], [*pending, (source, given)]
-            case Mapped():
+            case Unknown():
                 return [
                     f"which rows {node.label} makes is known to its function alone; look into {below}"
                 ], pending
@@ -215,7 +218,7 @@ class Reasons:
             return [f"no row of {self._name(source)} gives {_pairs(given)} ({node.label})"], pending
         if not self._rows.rows(source, down).height:
             return [], [*pending, (source, down)]
-        kept = _implied(node.operation, given)
+        kept = _implied(node.operation.shape, given)
         return self._differs(place, given, kept), pending
 
     def _differs(self, place: PlanId, given: pl.DataFrame, kept: Sequence[str]) -> list[str]:
@@ -260,7 +263,7 @@ class Reasons:
     def _no_pane(
         self,
         place: PlanId,
-        grouped: WindowedGroup,
+        grouped: Panes,
         given: pl.DataFrame,
         pending: list[tuple[PlanId, pl.DataFrame]],
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
@@ -294,7 +297,7 @@ class Reasons:
         return [f"{_count(rows)} came too late, and are in the ledger" for rows in late[:1]]
 
     def _no_pair(
-        self, place: PlanId, join: Join, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+        self, place: PlanId, join: Paired, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         sides = self._plan[place].inputs
         names = [self._name(side) for side in sides]
@@ -341,7 +344,7 @@ class Reasons:
         ]
         return self._differs(place, given, kept), pending
 
-    def _outranked(self, place: PlanId, top: Top, rows: pl.DataFrame) -> list[str]:
+    def _outranked(self, place: PlanId, top: First, rows: pl.DataFrame) -> list[str]:
         node = self._plan[place]
         (source,) = node.inputs
         row = rows.head(1)
@@ -380,9 +383,9 @@ class Reasons:
     def _is_of_null_keys(self, place: PlanId) -> bool:
         """Return whether a stage is one by which a join passes rows with a null key on, which users have not declared."""
         node = self._plan[place]
-        if isinstance(node.operation, Select) and node.label == PADDED:
+        if isinstance(node.operation.shape, Computed) and node.label == PADDED:
             node = self._plan[node.inputs[0]]
-        return isinstance(node.operation, Filter) and node.label.startswith(NULL_KEY)
+        return isinstance(node.operation.shape, Chosen) and node.label.startswith(NULL_KEY)
 
     def _name(self, place: PlanId) -> str:
         if place in self._plan.inputs:
@@ -406,12 +409,12 @@ def _refused_by(label: str, condition: Column, below: str, rows: pl.DataFrame) -
 
 def _implied(operation: object, given: pl.DataFrame) -> list[str]:
     """Return the columns that a stage copies from its input."""
-    if isinstance(operation, Select):
+    if isinstance(operation, Computed):
         copies = {column.name for column in operation.columns if column.copies is not None}
         return [name for name in given.columns if name in copies]
-    if isinstance(operation, Assign):
+    if isinstance(operation, Assigned):
         return [name for name in given.columns if name not in BOUNDS]
-    changed = operation.columns if isinstance(operation, Explode) else ()
+    changed = operation.columns if isinstance(operation, Exploded) else ()
     return [name for name in given.columns if name not in changed]
 
 
@@ -434,7 +437,7 @@ def _these(what: str, keys: pl.DataFrame) -> str:
     )
 
 
-def _on(join: Join) -> str:
+def _on(join: Paired) -> str:
     pairs = zip(join.left_keys, join.right_keys, strict=True)
     return ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs) or "nothing"
 

@@ -12,12 +12,13 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import Assign, Concat, Explode, Filter, Negate, PlanId, Select, Unnest, WithEventTime
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import Assigned, Chosen, Computed, Exploded, Negated, Retimed, Union, Unnested
 from .indexes import Span
 from .stages import above, applied, matching, span_above, values
 
-STATELESS = (Select, Filter, Explode, Unnest, Assign, WithEventTime, Concat, Negate)
+STATELESS = (Computed, Chosen, Exploded, Unnested, Assigned, Retimed, Union, Negated)
 """The stages whose rows, and whose changes, follow from those of their inputs."""
 
 Request = tuple[PlanId, pl.DataFrame, Span | None]
@@ -49,7 +50,9 @@ class Rows(ABC):
     def _follows(self, place: PlanId) -> bool:
         """Return whether the rows of a stage follow from what is kept of others."""
         node = self.plan[place]
-        return isinstance(node.operation, STATELESS) and all(source in self.held for source in node.inputs)
+        return isinstance(node.operation.shape, STATELESS) and all(
+            source in self.held for source in node.inputs
+        )
 
     def holds(self, place: PlanId) -> bool:
         """Return whether the rows of a stage are kept, or follow from what is kept."""
@@ -109,16 +112,16 @@ class Rows(ABC):
         if self._is_looked_up(place, wanted):
             found = self._looked_up(place, wanted, span)
             return Delta.empty(schema).frame if found is None else found.select(*schema, DIFF)
-        match node.operation:
-            case Select() | Filter() | Explode() | Unnest() | Assign() | WithEventTime() | Negate():
+        match node.operation.shape:
+            case Computed() | Chosen() | Exploded() | Unnested() | Assigned() | Retimed() | Negated():
                 (source,) = node.inputs
                 down = above(node, self.plan[source].schema, wanted)
                 rows = yield source, values(down), span_above(node, wanted, span)
-                if isinstance(node.operation, Negate):
+                if isinstance(node.operation.shape, Negated):
                     return rows.with_columns(-pl.col(DIFF))
                 made, _ = applied(self.compiled, place, source, rows)
                 return made.filter(matching(made, wanted))
-            case Concat():
+            case Union():
                 parts = []
                 for source in node.inputs:
                     rows = yield source, wanted, span

@@ -20,7 +20,8 @@ from evercurrent.core.operators.join import KEPT_ALONE
 
 from ..compiler.builder import Compiled
 from ..expressions.elementwise import elementwise
-from ..plan.nodes import BOUNDS, Assign, EventTime, Explode, Join, PlanId, PlanNode, Select, Unnest
+from ..plan.nodes import BOUNDS, PlanId, PlanNode
+from ..plan.shapes import Assigned, Computed, EventTime, Exploded, Paired, Unnested
 from ..proving.batch import is_among
 from .indexes import Span
 
@@ -30,14 +31,14 @@ BETWEEN = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 
 def above(node: PlanNode, below: pl.Schema, wanted: pl.DataFrame) -> pl.DataFrame:
     """Return what the values of rows of a node without state imply for the rows of its input, which has these columns."""
-    match node.operation:
-        case Select(columns=columns):
+    match node.operation.shape:
+        case Computed(columns=columns):
             return copied(columns, wanted)
-        case Explode(columns=names):
+        case Exploded(columns=names):
             return _but(wanted, names)
-        case Unnest():
+        case Unnested():
             return wanted.select(name for name in wanted.columns if name in below)
-        case Assign(window=window):
+        case Assigned(window=window):
             return wanted if isinstance(window, Given) else _but(wanted, BOUNDS)
         case _:
             return wanted
@@ -45,9 +46,10 @@ def above(node: PlanNode, below: pl.Schema, wanted: pl.DataFrame) -> pl.DataFram
 
 def span_above(node: PlanNode, wanted: pl.DataFrame, span: Span | None) -> Span | None:
     """Return the span of event time in which all rows lie that a node assigns to one of the wanted windows."""
-    if span is not None or not isinstance(node.operation, Assign) or not set(BOUNDS) <= set(wanted.columns):
+    shape = node.operation.shape
+    if span is not None or not isinstance(shape, Assigned) or not set(BOUNDS) <= set(wanted.columns):
         return span
-    return span_of(wanted, node.operation.event_time)
+    return span_of(wanted, shape.event_time)
 
 
 def span_of(windows: pl.DataFrame, time: EventTime) -> Span | None:
@@ -124,7 +126,7 @@ class Joined:
     right_index: Index
 
 
-def sides_of(join: Join, wanted: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def sides_of(join: Paired, wanted: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the values of joined rows under the names that they have on each side, as far as they come from it."""
     sides: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for column in join.columns:
@@ -145,7 +147,7 @@ def keys_across(rows: pl.DataFrame, names: Sequence[str], others: Sequence[str])
     )
 
 
-def joined(join: Join, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFrame) -> Joined:
+def joined(join: Paired, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFrame) -> Joined:
     """Join rows of both sides as the join does; of the sides all rows are given that may be partners."""
     ours, theirs = _pairs(join, left, right)
     if join.kind in ("semi", "anti"):
@@ -164,7 +166,7 @@ def joined(join: Join, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFram
     return Joined(left, right, rows, ours, theirs)
 
 
-def _pairs(join: Join, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Index, Index]:
+def _pairs(join: Paired, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Index, Index]:
     if not join.left_keys:
         places = np.arange(left.height * right.height)
         return places // max(right.height, 1), places % max(right.height, 1)
@@ -180,7 +182,7 @@ def _pairs(join: Join, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Index, 
 
 
 def _joined_rows(
-    join: Join, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFrame, ours: Index, theirs: Index
+    join: Paired, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFrame, ours: Index, theirs: Index
 ) -> pl.DataFrame:
     places = [pl.Series(np.where(index < 0, -1, index)).replace(-1, None) for index in (ours, theirs)]
     columns = []

@@ -14,19 +14,18 @@ from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.windows.kinds import Custom, Fixed, Global, Sessions
 from evercurrent.core.state.ledger import MISSED
 
-from ..plan.nodes import (
-    BOUNDS,
-    Assign,
-    Concat,
-    Explode,
-    Group,
-    Join,
-    Mapped,
-    PlanId,
-    Select,
-    Top,
-    Unnest,
-    WindowedGroup,
+from ..plan.nodes import BOUNDS, PlanId
+from ..plan.shapes import (
+    Assigned,
+    Computed,
+    Exploded,
+    First,
+    Grouped,
+    Paired,
+    Panes,
+    Union,
+    Unknown,
+    Unnested,
 )
 from ..plan.windowed import depends_on_key
 from .rows import STATELESS, Rows
@@ -48,7 +47,7 @@ Origin = tuple[PlanId, pl.DataFrame]
 """A stage, and the rows of it from which others come."""
 
 
-READING = (Select, Explode, Unnest, Assign, Group, WindowedGroup, Top, Join)
+READING = (Computed, Exploded, Unnested, Assigned, Grouped, Panes, First, Paired)
 """The stages whose rows differ from those of their inputs, which have to be read."""
 
 
@@ -101,7 +100,7 @@ def _origins(rows: Rows, place: PlanId, here: pl.DataFrame, trace: Trace) -> lis
     plan, node = rows.plan, rows.plan[place]
     if place in plan.inputs:
         return None
-    reaches = rows.holds if isinstance(node.operation, READING) else rows.can_pass
+    reaches = rows.holds if isinstance(node.operation.shape, READING) else rows.can_pass
     missing = [source for source in node.inputs if not reaches(source)]
     trace.remarks += [remark for source in missing if (remark := _missing(rows, source)) not in trace.remarks]
     if len(missing) == len(node.inputs):
@@ -117,28 +116,28 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
     """
     node = rows.plan[place]
     source = node.inputs[0]
-    match node.operation:
-        case Select() | Explode() | Unnest() | Assign():
+    match node.operation.shape:
+        case (Computed() | Exploded() | Unnested() | Assigned()) as shape:
             down = above(node, rows.plan[source].schema, here)
-            span = span_of(here, node.operation.event_time) if isinstance(node.operation, Assign) else None
+            span = span_of(here, shape.event_time) if isinstance(shape, Assigned) else None
             given = rows.rows(source, values(down), span)
             made, owners = applied(rows.compiled, place, source, given)
             yield source, given[np.unique(owners[matching(made, here).to_numpy()])]
-        case Concat():
+        case Union():
             for each in node.inputs:
                 if rows.can_pass(each):
                     yield each, rows.rows(each, here) if rows.holds(each) else here
-        case Join() as join:
+        case Paired() as join:
             yield from _sides(rows, place, join, here)
-        case Group(keys=keys, key_columns=columns):
+        case Grouped(keys=keys, key_columns=columns):
             wanted = values(here.select(keys))
             given = rows.rows(source, copied(columns, wanted))
             yield source, given.filter(matching(with_keys(given, columns), wanted)) if keys else given
-        case WindowedGroup() as grouped:
+        case Panes() as grouped:
             yield source, without_late(rows, place, _rows_of_panes(rows, source, grouped, here))
-        case Top(keys=keys) if rows.is_change:
+        case First(keys=keys) if rows.is_change:
             yield source, rows.rows(source, values(here.select(keys)))
-        case Mapped():
+        case Unknown():
             raise UntraceableError(
                 "the rows that map_batches makes cannot be followed back, as only its function knows them; use "
                 "with_columns, filter or explode in its place, or declare a view of its result and look into that"
@@ -147,7 +146,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
             yield source, rows.rows(source, here) if rows.is_change and rows.holds(source) else here
 
 
-def _sides(rows: Rows, place: PlanId, join: Join, here: pl.DataFrame) -> Iterator[Origin]:
+def _sides(rows: Rows, place: PlanId, join: Paired, here: pl.DataFrame) -> Iterator[Origin]:
     node = rows.plan[place]
     held = [rows.holds(side) for side in node.inputs]
     ours, theirs = sides_of(join, here)
@@ -188,7 +187,7 @@ def _without_padding(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _changes_of_side(
-    rows: Rows, place: PlanId, join: Join, parts: tuple[pl.DataFrame, pl.DataFrame], side: int
+    rows: Rows, place: PlanId, join: Paired, parts: tuple[pl.DataFrame, pl.DataFrame], side: int
 ) -> pl.DataFrame:
     """Return the changed rows of a side that have the key of one of the joined rows: any of them may have changed it."""
     keys = (join.left_keys, join.right_keys)
@@ -203,13 +202,13 @@ def _changes_of_side(
     return rows.rows(place, values(pl.DataFrame(columns)))
 
 
-def _rows_of_panes(rows: Rows, source: PlanId, grouped: WindowedGroup, panes: pl.DataFrame) -> pl.DataFrame:
+def _rows_of_panes(rows: Rows, source: PlanId, grouped: Panes, panes: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the windows of these panes.
 
     Raises:
         UntraceableError: the windows of a row depend on the other rows of its key.
     """
-    window, keys = grouped.windowing.window, grouped.key_columns
+    window, keys = grouped.window, grouped.key_columns
     if depends_on_key(window):
         raise UntraceableError(
             f"windows of {type(window).__name__} depend on the other rows of their key, so the rows of a pane are not known"
@@ -255,7 +254,7 @@ def _missing(rows: Rows, place: PlanId) -> str:
     """Return which stage has not kept its rows, and what would keep them."""
     plan = rows.plan
     if rows.is_change:
-        while isinstance(plan[place].operation, STATELESS):
+        while isinstance(plan[place].operation.shape, STATELESS):
             place = next(each for each in plan[place].inputs if not rows.holds(each))
         if place in plan.inputs:
             return (
