@@ -53,10 +53,7 @@ from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.epochs.subscriptions import SchemaChange
 from evercurrent.views.inspection.stats import prometheus_text
-from evercurrent.views.proving.proof import Proof, Proofs
 from evercurrent.views.sinks.delivery import Delivery, Retry
-from evercurrent.views.tracing.history import History
-from evercurrent.views.tracing.lineage import Lineage
 
 __version__ = VERSION
 
@@ -76,14 +73,10 @@ __all__ = [
     "FileError",
     "GroupedCollection",
     "GrowthWarning",
-    "History",
     "InputError",
-    "Lineage",
     "MissingFileError",
     "NameTakenError",
     "PlanError",
-    "Proof",
-    "Proofs",
     "Retain",
     "RetractionError",
     "Retry",

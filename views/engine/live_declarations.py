@@ -16,8 +16,6 @@ from ..checkpoint import Checkpoint, CommitLog
 from ..connectors.positions import Position
 from ..dataframe.source import Source
 from ..epochs.history import Retain
-from ..inspection.questions import WindowQueries
-from ..plan.nodes import PlanId
 from ..proving.proof import Proof, Proofs
 from ..tracing.history import History
 from ..tracing.indexes import Indexes
@@ -186,18 +184,13 @@ class LiveDeclarations(ServedViews):
 
     def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
         """Explain line by line why a row of a view is there or not; see ``View.why``."""
-        fork = self.fork()
-        compiled, plan = fork._running.current(), fork._plan
-        instant = self._last_instant() or 0
-
-        def windows(place: PlanId, given: pl.DataFrame) -> list[str]:
-            return WindowQueries(plan, compiled, view, place).why_waiting(given.row(0, named=True), instant)
-
-        return Tracer(plan, compiled, self._indexes).why(view, row, windows)
+        return self._tracer().why(view, row, self._last_instant() or 0)
 
     def _tracer(self) -> Tracer:
         fork = self.fork()
-        return Tracer(fork._plan, fork._running.current(), self._indexes)
+        compiled = fork._running.current()
+        self._indexes.forget_all_but({node.identity for node in compiled.circuit.nodes})
+        return Tracer(fork._plan, compiled, self._indexes)
 
     def _prover(self) -> Prover:
         with self._turn:

@@ -25,8 +25,6 @@ from ..plan.plan import Plan
 from ..plan.windowed import grouping_of
 from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
 from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
-from ..tracing.collected import Collections
-from ..tracing.indexes import Indexes
 from ..tracing.stages import with_keys
 from ..tracing.traces import late_rows
 from .published import Published
@@ -248,7 +246,6 @@ class Prover:
             windows = open_windows(self._compiled, self._plan, place)
             pending = windows.frame.filter(pl.Series(windows.state[PENDING] != 0))
             found[WAITING] = _chosen(pending, names)
-        rows = Collections(self._plan, self._compiled, Indexes())
         late = [
             pl.DataFrame(
                 [
@@ -256,7 +253,7 @@ class Prover:
                     *(frame.get_column(name) for name in names if name in BOUNDS),
                 ]
             )
-            for frame in late_rows(rows, place)
+            for frame in late_rows(self._plan, self._compiled, place)
             if all(key.copies is None or key.copies in frame.columns for key in grouped.key_columns)
         ]
         if late:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import polars as pl
+
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
+from ..inspection.questions import WindowQueries
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..tracing.changed import KeptChanges
 from ..tracing.collected import Collections
 from ..tracing.history import Asked, History, history
 from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
-from ..tracing.reasons import Reasons, Windows
+from ..tracing.reasons import Reasons
 from .published import Published
 from .view import View
 
@@ -65,8 +69,8 @@ class Tracer:
         )
         return history(self._plan, self._compiled, kept, asked)
 
-    def why(self, view: str, row: Mapping[str, object], windows: Windows) -> list[str]:
-        """Explain line by line why a row of a view is there or not; see ``View.why``.
+    def why(self, view: str, row: Mapping[str, object], instant: int) -> list[str]:
+        """Explain line by line why a row of a view is there or not; ``instant`` is the last processing time. See ``View.why``.
 
         Raises:
             InputError: a value does not go with its column.
@@ -74,6 +78,11 @@ class Tracer:
         place = self._plan.views[view]
         given = row_values(view, self._plan[place].schema, row)
         collections = Collections(self._plan, self._compiled, self._indexes)
+
+        def windows(grouping: PlanId, keys: pl.DataFrame) -> list[str]:
+            queries = WindowQueries(self._plan, self._compiled, view, grouping)
+            return queries.why_waiting(keys.row(0, named=True), instant)
+
         return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, given)
 
     def _newest(self) -> Mapping[str, list[str]]:

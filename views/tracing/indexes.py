@@ -121,8 +121,10 @@ class Indexes:
 
     def forget_all_but(self, identities: Set[str]) -> None:
         """Drop the copies of states that are no longer there."""
-        for identity in [name for name in self._copies if name.partition(" ")[0] not in identities]:
-            del self._copies[identity]
+        with self.guard.lock:
+            gone = [name for name in self._copies if name.partition(" ")[0] not in identities]
+            for name in gone:
+                del self._copies[name]
 
     def _within(self, part: Part, span: Span | None) -> Index:
         """Return the positions of the rows of a span of event time, or of all."""

@@ -292,7 +292,11 @@ class Reasons:
         ], pending
 
     def _late(self, place: PlanId, keys: pl.DataFrame) -> list[str]:
-        found = [frame for frame in late_rows(self._rows, place) if set(keys.columns) <= set(frame.columns)]
+        found = [
+            frame
+            for frame in late_rows(self._plan, self._rows.compiled, place)
+            if set(keys.columns) <= set(frame.columns)
+        ]
         late = [rows for frame in found if (rows := chosen_rows(frame, keys)).height]
         return [f"{_count(rows)} came too late, and are in the ledger" for rows in late[:1]]
 

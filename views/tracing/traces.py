@@ -14,7 +14,9 @@ from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.windows.kinds import Custom, Fixed, Global, Sessions
 from evercurrent.core.state.ledger import MISSED
 
+from ..compiler.builder import Compiled
 from ..plan.nodes import BOUNDS, PlanId
+from ..plan.plan import Plan
 from ..plan.shapes import (
     Assigned,
     Computed,
@@ -231,17 +233,21 @@ def _rows_of_panes(rows: Rows, source: PlanId, grouped: Panes, panes: pl.DataFra
 
 def without_late(rows: Rows, place: PlanId, given: pl.DataFrame) -> pl.DataFrame:
     """Leave out the rows that came too late for the windows of a grouping, as far as the ledger still has them."""
-    late = [entry for entry in late_rows(rows, place) if set(given.columns) <= set(entry.columns)]
+    late = [
+        entry
+        for entry in late_rows(rows.plan, rows.compiled, place)
+        if set(given.columns) <= set(entry.columns)
+    ]
     if not (late and given.height):
         return given
     refused = stack([frame.select(given.columns) for frame in late]).with_columns(-pl.col(DIFF))
     return Delta(stack([given, refused])).consolidate().frame.filter(pl.col(DIFF) > 0)
 
 
-def late_rows(rows: Rows, place: PlanId) -> list[pl.DataFrame]:
+def late_rows(plan: Plan, compiled: Compiled, place: PlanId) -> list[pl.DataFrame]:
     """Return the rows in the ledger that came too late for windows of a grouping, each with the bounds of one it missed."""
-    reason, found = f"too late for {rows.plan.name_of(place)}:", []
-    for entry in rows.compiled.ledger.refused:
+    reason, found = f"too late for {plan.name_of(place)}:", []
+    for entry in compiled.ledger.refused:
         if entry.reason.startswith(reason):
             frame = entry.frame
             if MISSED in frame.columns:
