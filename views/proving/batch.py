@@ -14,7 +14,7 @@ import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Given, Global, Sessions
 
-from .windows import BOUNDS, UnprovableError, Windows, assigned, in_sessions, waits
+from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, in_sessions, waits
 
 DIFF = "_diff"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
@@ -150,10 +150,17 @@ class Batch:
     def window(self, window: Any = None, *, timestamp: str = "end") -> Batch:
         """See ``Collection.window``."""
         kind = Given() if window is None else window
-        frame = assigned(self.frame, self.event_time, self.shift, kind)
-        return Batch(
-            frame, self.event_time, self.shift, replace(self._windowing, window=kind, stamp=timestamp)
-        )
+        of = self if isinstance(kind, Given | Global) else self._with_lasting_time()
+        windows = replace(self._windowing, window=kind, stamp=timestamp)
+        return Batch(assigned(of.frame, of.event_time, of.shift, kind), of.event_time, of.shift, windows)
+
+    def _with_lasting_time(self) -> Batch:
+        """Return rows of panes with their event time in a column that stays when the bounds of windows are replaced."""
+        if self.event_time not in BOUNDS:
+            return self
+        time = pl.col(self.event_time) + pl.duration(microseconds=self.shift)
+        rows = self.rows.with_columns(time.alias(PANE_TIME))
+        return Batch(pl.DataFrame([*rows.get_columns(), self._diffs.alias(DIFF)]), PANE_TIME)
 
     def trigger(
         self, trigger: Any = None, *, early: Any = None, late: Any = None, always: Any = False
