@@ -97,7 +97,9 @@ class History(Sequence[Change]):
 
     def svg(self) -> str:
         """Return the same as a self-contained SVG."""
-        return self.drawing().rows_svg()
+        from .pictures import row_by_row  # Imported here, as only drawings need it.
+
+        return row_by_row(self.drawing())
 
     def drawing(self) -> Drawing:
         """Return a box for each change, with an arrow from the one before and from each of its causes."""

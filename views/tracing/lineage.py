@@ -54,7 +54,9 @@ class Lineage(Mapping[str, pl.DataFrame]):
 
     def svg(self) -> str:
         """Return the stages as a self-contained SVG."""
-        return self.drawing.svg()
+        from .pictures import from_top  # Imported here, as only drawings need it.
+
+        return from_top(self.drawing)
 
     def __repr__(self) -> str:
         """Show the text."""
