@@ -55,6 +55,7 @@ FLOORS = (
     {"views.plan", "views.checkpoint", "views.sinks"},
     {"views.dataframe", "views.compiler", "views.epochs"},
     {"views.inspection", "views.timeline", "views.durability", "views.proving"},
+    {"views.tracing"},
     {"views.partitioned"},
     {"views.engine"},
     {"views.testing", "views.apps"},

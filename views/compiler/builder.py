@@ -71,6 +71,8 @@ class Compiled:
     clocks: dict[str, SourceClock] = field(default_factory=dict)
     arrivals: dict[NodeId, str] = field(default_factory=dict)
     """The sources with event time, by the nodes that hand on their rows and move their clocks."""
+    untimed: dict[NodeId, str] = field(default_factory=dict)
+    """The sources without event time, by the nodes that hand on their rows."""
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     groupings: dict[PlanId, GroupBy] = field(default_factory=dict)
     panes: dict[PlanId, Panes] = field(default_factory=dict)
@@ -105,6 +107,10 @@ class Compiled:
     def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """Return the rows that an epoch brings to sources with event time."""
         return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}
+
+    def untimed_rows(self, deltas: Deltas) -> dict[str, Delta]:
+        """Return the rows that an epoch brings to sources without event time, by reference."""
+        return {name: deltas[node] for node, name in self.untimed.items() if node in deltas}
 
     def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
         """Yield the names of the views at these nodes."""

@@ -161,6 +161,7 @@ class Compiler(Builder):
     def _input(self, node: PlanNode, source: Input) -> NodeId:
         place = self._rows_of(node, source)
         if source.watermark is None:
+            self.compiled.untimed[place] = source.name
             return place
         assert node.event_time is not None, "a watermark is about a column of event time"
         clock = SourceClock(source.name, source.watermark)

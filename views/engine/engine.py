@@ -41,6 +41,7 @@ from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
 from ..sinks.delivery import Delivery
+from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
@@ -78,8 +79,8 @@ class Engine(LiveDeclarations):
     >>> [delta.rows() for delta in counts.deltas(since=1)]
     [[('b', 1, 2, -1)]]
 
-    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources with event time are
-    kept too, within the same limits, so that a timeline can show them.
+    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources are kept by epoch too,
+    within the same limits, so that a timeline shows them and ``view.history(key)`` knows what caused a change.
 
     With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that
     declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
@@ -116,6 +117,7 @@ class Engine(LiveDeclarations):
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
+        self._indexes = Indexes()
         self._turn = Turn()
         log = RunRecorder(self._retain, records_rows=bool(record))
         self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)
@@ -600,7 +602,7 @@ class Engine(LiveDeclarations):
         return self.sources[name]
 
     def record_rows(self) -> None:
-        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        """Keep the rows of sources by epoch from now on, as ``Engine(record=True)`` does."""
         self._require_one_worker("record_rows()", RECORD_ALONE)
         with self._turn:
             self._running.log.records_rows = True

@@ -29,6 +29,9 @@ class Circumstances:
     percentiles: Mapping[float, int]
 
 
+NO_WINDOW = "there is no open window"
+"""The beginning of the explanation where no window is open."""
+
 MOST = 5
 """The most windows that are explained at once; the others are counted."""
 
@@ -38,7 +41,7 @@ def why_lines(
 ) -> list[str]:
     """Explain why these open windows emit no pane now, or that there are none."""
     if not len(windows.keys):
-        none = "there is no open window" + (" of that key and those bounds" if is_selection else "")
+        none = NO_WINDOW + (" of that key and those bounds" if is_selection else "")
         closes = " or it was closed" if circumstances.lateness is not None else ""
         forgotten = (
             " or what came for it was emitted and discarded"
