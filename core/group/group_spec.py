@@ -8,7 +8,7 @@ import polars as pl
 
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
 from ..data.schema import listed
-from .aggregates import Aggregate, Column, Custom
+from .aggregates import Aggregate, Column
 from .user_states import StateRefusedError, StateUnreadableError
 
 
@@ -27,9 +27,8 @@ class GroupSpec:
         """Return an error of an aggregate as an error of the column that a user sees; a bug of the library unchanged."""
         if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
             return type(error)(self.refusal(aggregate, str(error)))
-        if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
-            aggregate, Custom
-        ):
+        is_of_polars = isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException)
+        if is_of_polars or aggregate.is_users:
             complaint = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
             return InputError(self.refusal(aggregate, complaint))
         return error

@@ -79,7 +79,7 @@ class RankedState(RecomputedState):
         self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, ranks: Ranks
     ) -> None:
         super().__init__(aggregate, arrangement, keyless=keyless)
-        (self._column,) = aggregate.inputs
+        (self._input,) = aggregate.inputs
         self._ranks = ranks
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
@@ -97,11 +97,11 @@ class RankedState(RecomputedState):
 
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
-        return self._of_ranges(run.payload.get_column(self._column), diffs, *run.find(keys))
+        return self._of_ranges(run.payload.get_column(self._input), diffs, *run.find(keys))
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         starts = np.searchsorted(rows.owners, np.arange(height + 1))
-        return self._of_ranges(rows.payload.get_column(self._column), rows.diffs, starts[:-1], starts[1:])
+        return self._of_ranges(rows.payload.get_column(self._input), rows.diffs, starts[:-1], starts[1:])
 
     def _of_ranges(self, values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> pl.Series:
         """Return the result of each group; its rows are those from one place to another, each as often as its diff."""

@@ -21,7 +21,7 @@ from evercurrent.core.state import row_merge, run, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows
 from evercurrent.core.state.run_columns import columns_of_run
-from evercurrent.views.compiler import builder
+from evercurrent.views.compiler import aggregate_states
 
 NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_numeric()]
 
@@ -55,7 +55,7 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]
-    with patch.object(builder, "ranked", lambda expr: None):
+    with patch.object(aggregate_states, "ranked", lambda expr: None):
         for frame in frames:
             whole.push("rows", frame)
     with (
