@@ -59,20 +59,20 @@ def marks_of(columns: Sequence[pl.Series]) -> Marks:
     return (sums >> np.uint64(32)).astype(np.uint32)
 
 
-def marked(marks: Marks, wanted: Marks) -> Index:
-    """Return the positions of all marks that are among those wanted, and of few others. Cost: a look at each."""
-    bits = min(max(8, (TIMES * len(wanted)).bit_length()), MOST_BITS)
+def marked(marks: Marks, targets: Marks) -> Index:
+    """Return the positions of all marks that are among those targets, and of few others. Cost: a look at each."""
+    bits = min(max(8, (TIMES * len(targets)).bit_length()), MOST_BITS)
     upper, lower = np.uint32(32 - bits), np.uint32((1 << bits) - 1)
     table = np.zeros(1 << bits, np.bool_)
-    table[wanted >> upper] = True
+    table[targets >> upper] = True
     candidates = np.empty(len(marks), np.bool_)
     for start in range(0, len(marks), CHUNK):
         part = slice(start, start + CHUNK)
         np.take(table, marks[part] >> upper, out=candidates[part], mode="clip")
     positions = np.flatnonzero(candidates)
-    if len(wanted) < MANY:
+    if len(targets) < MANY:
         return positions
     table[:] = False
-    table[wanted & lower] = True
+    table[targets & lower] = True
     passing: Index = positions[table[marks[positions] & lower]]
     return passing

@@ -149,11 +149,11 @@ class _Ranges:
         places: Index = self.lower[groups] + ranks
         if self.ends is None:
             return places
-        wanted = self.ends[self.lower[groups]] + ranks
+        target_counts = self.ends[self.lower[groups]] + ranks
         # Most rows are one value.
         near: Index = np.minimum(places, len(self.ends) - 2)
-        elsewhere = np.flatnonzero((self.ends[near] > wanted) | (self.ends[near + 1] <= wanted))
-        near[elsewhere] = np.searchsorted(self.ends, wanted[elsewhere], side="right") - 1
+        elsewhere = np.flatnonzero((self.ends[near] > target_counts) | (self.ends[near + 1] <= target_counts))
+        near[elsewhere] = np.searchsorted(self.ends, target_counts[elsewhere], side="right") - 1
         return near
 
 
