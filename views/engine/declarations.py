@@ -14,15 +14,18 @@ from ..concurrency.interrupts import interruptible
 from ..dataframe.collection import Collection, require_collection
 from ..dataframe.source import Source, declare, is_same
 from ..dataframe.windowing import forbid_unused_answers
+from ..durability.piecewise_fill import PiecewiseFill
 from ..durability.plan_match import require_distinguishable
-from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
+from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, piecewise, recompiled
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
 from ..plan.declared_calls import FORKED, NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
 from .epoch_runner import Running
+from .fills import Filling, OnProgress
 from .view import View, ViewKeeper
 
 Undo = Callable[[], None]
@@ -74,7 +77,16 @@ class Declarations:
             self._running.untouched.add(name)
         return made
 
-    def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        replace: bool,
+        backfill: object,
+        background: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> View:
         """Declare a view; the same one again is the one that is there. See ``Engine.view``."""
         require_name("view", name)
         where = f"view {name!r}"
@@ -84,6 +96,8 @@ class Declarations:
             raise PlanError(
                 f"{where} is computed from source {listed(gone)}, which was dropped; declare it anew"
             )
+        if (pending := self._pending(name, collection, replace=replace, background=background)) is not None:
+            return pending
         known = self._views.get(name)
         if known is not None and self._computes_the_same(known, collection):
             return known
@@ -99,22 +113,117 @@ class Declarations:
             )
         given = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
-        if known is None:
-            with self._change(where) as change:
-                change.filled, change.backfill, change.begun = (name,), given, (view,)
-                self._add(view, collection)
+        if background and self._has_rows(collection._place):
+            self._begin(view, collection, given, on_progress)
         else:
-            with self._change(where) as change:
-                change.filled, change.backfill = (name,), given
+            self._declare(view, collection, given)
+        return view
+
+    def _declare(
+        self,
+        view: View,
+        collection: Collection,
+        given: Mapping[str, Callable[[], Delta]],
+        filling: Filling | None = None,
+    ) -> None:
+        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
+        name, where = view.name, f"view {view.name!r}"
+        known = self._views.get(name)
+        with self._change(where) as change:
+            change.filled, change.backfill = (name,), given
+            if filling is not None:
+                change.computed = filling.fill
+                change.done.append(lambda: self._appear(view, filling))
+            if known is None:
+                change.begun = (view,)
+                self._add(view, collection)
+            else:
                 self._replace(known, view, collection, change)
                 replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
                 change.done.append(lambda: setattr(known, "_gone", replaced))
-        return view
+
+    # In the background
+
+    def _pending(
+        self, name: str, collection: Collection, *, replace: bool, background: bool
+    ) -> View | None:
+        """Return the view that is being filled under this name, if it is declared again; end its fill if it is replaced.
+
+        Raises:
+            PlanError: it is another one, and is not to be replaced.
+        """
+        filling = self._running.fills.get(name)
+        if filling is None or filling.state != "filling":
+            self._running.fills.stop(name)
+            return None
+        view: View = filling.view
+        if self._computes_the_same(view, collection):
+            if not background:
+                filling.complete()
+            return view
+        if not replace:
+            raise PlanError(
+                f"view {name!r} is being filled, and is declared in another way; choose another name, or replace it with "
+                "replace=True"
+            )
+        self._running.fills.stop(name)
+        view._gone = f"view {name!r} was replaced while it was being filled; take what engine.view has returned since"
+        return None
+
+    def _has_rows(self, place: PlanId) -> bool:
+        """Return whether there may be rows from which a collection is to be filled."""
+        sources = [source.name for source in self._plan.sources_of(place)]
+        return self._running.has_begun and not self._running.untouched.issuperset(sources)
+
+    def _begin(
+        self,
+        view: View,
+        collection: Collection,
+        given: Mapping[str, Callable[[], Delta]],
+        on_progress: OnProgress | None,
+    ) -> None:
+        """Begin to fill a view; nothing that others see changes before it is done.
+
+        Raises:
+            PlanError: it cannot be filled.
+        """
+        name, where, running = view.name, f"view {view.name!r}", self._running
+        with running.declaring():
+            named = self._plan.named()
+            try:
+                before = self._before(where)
+                if name in self._plan.views:
+                    self._plan.remove_view(name)
+                self._plan.add_view(name, view._place)
+                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), given))
+            except CheckpointError as error:
+                raise as_refusal(where, error) from error
+            finally:
+                self._plan.return_to(named)
+
+        def adopt(filling: Filling) -> None:
+            self._declare(view, collection, given, filling)
+
+        filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
+        view._filling = running.fills[name] = filling
+        filling.start()
+
+    def _appear(self, view: View, filling: Filling) -> None:
+        """Note that a view that was filled is there."""
+        view._filling = None
+        self._running.fills.pop(view.name, None)
+        filling.end("ready")
 
     def drop_view(self, name: str) -> None:
         """Drop a view. See ``Engine.drop_view``."""
+        if (filling := self._running.fills.get(name)) is not None:
+            self._running.fills.stop(name)
+            filling.view._gone = f"view {name!r} was dropped while it was being filled"
+            if name not in self._views:
+                return
         view = _named("view", name, self._views)
-        others = stands_on_view(self._plan, view, self._views)
+        pending = {other: each.collection for other, each in self._running.fills.items()}
+        others = stands_on_view(self._plan, view, {**self._views, **pending})
         if others:
             raise PlanError(f"view {name!r}: view {listed(others)} is declared on it; drop that first")
         if view.subscriptions:
@@ -132,7 +241,12 @@ class Declarations:
     def drop_source(self, name: str) -> None:
         """Drop a source. See ``Engine.drop_source``."""
         source = _named("source", name, self._sources)
-        others = [view for view, at in self._plan.views.items() if source._place in self._plan.behind(at)]
+        pending = {view: each.collection._place for view, each in self._running.fills.items()}
+        others = [
+            view
+            for view, at in {**self._plan.views, **pending}.items()
+            if source._place in self._plan.behind(at)
+        ]
         if others:
             raise PlanError(f"source {name!r}: view {listed(others)} is computed from it; drop that first")
         running = self._running
@@ -223,7 +337,7 @@ class Declarations:
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
         """
-        running, change, result = self._running, _Change(), None
+        running, change, result = self._running, _Change(where), None
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
                 running.flush()
@@ -255,7 +369,8 @@ class Declarations:
         untouched = {*self._running.untouched, *change.untouched}
         try:
             with interruptible():
-                return recompiled(self._plan, before, Changed(change.filled, untouched, change.backfill))
+                changed = Changed(change.filled, untouched, change.backfill)
+                return recompiled(self._plan, before, changed, change.computed)
         except CheckpointError as error:
             raise as_refusal(where, error) from error
 
@@ -263,6 +378,7 @@ class Declarations:
         """Go on with the circuit of the changed plan, and publish what it adds."""
         running, epoch = self._running, self._running.epoch
         durability = running.durability
+        running.fills.require_kept(change.where, made.compiled, but=change.filled)
         for view in change.begun:
             view._history.begin(epoch, None if durability is None else durability.past)
         if not change.has_epoch:
@@ -283,7 +399,10 @@ class Declarations:
 class _Change:
     """A change of declarations: what is to be filled, and how to undo it."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.computed: PiecewiseFill | None = None
+        """The states of the views to be filled, if they are computed already."""
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""
@@ -297,13 +416,19 @@ class _Change:
         self.has_epoch = True
 
 
-def stands_on_view(plan: Plan, view: View, views: Mapping[str, View]) -> list[str]:
-    """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked."""
+def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:
+    """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked.
+
+    A view that is being filled is not declared yet, and given as the collection that it is to be.
+    """
     made, before = {id(call.made): call for call in plan.calls}, [view]
     while (call := made.get(id(before[-1]))) and call.method == FORKED:
         before.append(call.receiver)
     return [
-        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, before)
+        name
+        for name, other in views.items()
+        if (other is not view or name != view.name)
+        and (other is view or stands_on(plan.calls, other, before))
     ]
 
 

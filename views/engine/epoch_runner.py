@@ -36,6 +36,7 @@ from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers, view_of
 from ..plan.plan import Plan
 from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
+from .fills import Fills
 from .keepers import InMemory, OnDisk
 from .published import Published, PublishedView
 from .view import View
@@ -113,6 +114,8 @@ class Running:
         self.untouched: set[str] = set()
         """The sources that have had no input so far, as far as that is known."""
         self._counted = _Commits()
+        self.fills = Fills()
+        """The views that are being filled while epochs go on."""
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -296,6 +299,11 @@ class Running:
         )
 
     @property
+    def turn(self) -> Turn:
+        """The lock of the one that writes."""
+        return self._turn
+
+    @property
     def has_begun(self) -> bool:
         """Whether there are states: then sources and views that are declared have to be filled."""
         return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
@@ -430,7 +438,7 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled)
+            return CircuitEvaluator(compiled, self.fills)
         return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
 
     # The audience of epochs

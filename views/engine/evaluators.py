@@ -17,6 +17,7 @@ from ..compiler.builder import Compiled
 from ..connectors.positions import Position
 from ..epochs.records import EpochInput, EvaluatedEpoch
 from ..epochs.view_deltas import ViewDelta, ViewDeltas
+from .fills import Fills
 
 InputLog = Literal["to write", "written", "none"]
 """Whether the input of an epoch is to be logged, is in the log already, or is not logged."""
@@ -51,8 +52,9 @@ class EpochResult:
 class CircuitEvaluator:
     """Evaluates epochs by a circuit whose states are in this process."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, fills: Fills | None = None) -> None:
         self.compiled = compiled
+        self._fills = Fills() if fills is None else fills
         self._marks: Mapping[str, int] | None = None
         """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
@@ -80,6 +82,8 @@ class CircuitEvaluator:
         """See ``Evaluator``."""
         assert self._staged is not None, "an epoch is evaluated before it is committed"
         self.compiled.circuit.commit(self._staged)
+        if self._fills:
+            self._fills.took(self.compiled, self._staged.deltas)
         self._marks, self._staged = evaluated.passed.watermarks, None
 
     def discard(self) -> None:

@@ -39,6 +39,7 @@ from ..plan.plan import Plan
 from ..proving.proof import Proof
 from .asynchronous import followed
 from .consumers import Reader, check_reader
+from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
 
@@ -162,6 +163,8 @@ class View(Collection, ReadForms):
         self._keeper = engine
         self._gone = ""
         """Why it cannot be used any more; empty while it can."""
+        self._filling: Filling | None = None
+        """What fills it, until it is ready."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.has_ended = False
@@ -180,10 +183,30 @@ class View(Collection, ReadForms):
 
         Raises:
             InputError: the view was dropped or replaced.
+            NotFilledError: it is still being filled, or that has failed.
         """
         if self._gone:
             raise InputError(self._gone)
+        if self._filling is not None:
+            raise self._filling.refusal()
         return self._keeper
+
+    @property
+    def filling(self) -> FillProgress | None:
+        """How far it is filled, if it was declared with ``background=True``; None once it can be read."""
+        return None if self._filling is None else self._filling.progress
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is filled, at most ``timeout`` seconds; a view that is not being filled is ready.
+
+        A subscriber that waits computes what is left itself, as no other epoch can come before it has returned. In a task write
+        ``await asyncio.to_thread(view.wait)``.
+
+        Raises:
+            NotFilledError: it is not ready by then; or it could not be filled: names the reason.
+        """
+        if self._filling is not None:
+            self._filling.wait(timeout)
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -505,12 +528,16 @@ class View(Collection, ReadForms):
         )
 
     def __repr__(self) -> str:
-        """Name, epoch, size and the first rows."""
+        """Name, epoch, size and the first rows; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
-        """Name, epoch and contents, for notebooks."""
+        """Name, epoch and contents, for notebooks; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
