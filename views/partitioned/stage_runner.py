@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.circuit.stages import Columns, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys, gather, key_words, stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
@@ -147,6 +148,45 @@ class StageRunner:
         self._put(stage, bucket, states)
         return self.compiled.contents[view].contents()
 
+    def put_for(self, node: NodeId, bucket: int, states: Mapping[str, StateRecord]) -> bool:
+        """Restore the states of the stage of a node in a bucket; return whether the bucket has a part of that node."""
+        stage = self.cut.stages[self.cut.stage_of[node]]
+        if node not in stage.in_bucket(bucket):
+            return False
+        self._put(stage, bucket, states)
+        return True
+
+    def another(self, plan: Plan, pieces: Pieces) -> StageRunner:
+        """Return a runner of the same plan with states of its own."""
+        return StageRunner(
+            plan,
+            pieces,
+            self._buckets,
+            inline_rows=self._inline_rows,
+            allow_pickle=self.compiled.allow_pickle,
+        )
+
+    def fill(
+        self,
+        task: Task,
+        emitted: Mapping[NodeId, Delta],
+        stepped: Sequence[NodeId],
+        kept: ChangedStates,
+    ) -> TaskResult:
+        """Run these nodes of a task alone; of others, what they have ``emitted`` is known, or is not needed."""
+        stage, now = self.cut.stages[task.stage], self._begin(task.instant)
+        states = self._put(stage, task.bucket, task.states)
+        before = {name: state.saved() for name, state in states.items()}
+        given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
+        done, deltas = TaskResult(task.stage, task.bucket), dict(emitted)
+        for place in stepped:
+            inputs = self._inputs(stage, place, deltas, given)
+            with hashing_by(self._pieces.key_hash):
+                deltas[place] = self.circuit.nodes[place].operator.step(now, *inputs)
+        self._finish(done, task.instant.epoch, replace(stage, views={}), deltas, {})
+        self._keep_changed(stage, task, states, before, kept)
+        return done
+
     def windows(
         self,
         fire: FireRequest,
@@ -180,16 +220,27 @@ class StageRunner:
             done = TaskResult(task.stage, task.bucket)
             deltas = self._evaluate(stage, done, now, given)
             self._finish(done, task.instant.epoch, stage, deltas, {})
-            for name in self._names(sorted(stage.owned)):
-                if name not in states:
-                    continue
-                after = states[name].saved()
-                if not _same(before[name], after):
-                    kept[f"{name}/{task.bucket}"] = states[name], after
+            self._keep_changed(stage, task, states, before, kept)
             return done
         finally:
             for node in task.signals:
                 self._trackers[NodeId(node)].forget_signals()
+
+    def _keep_changed(
+        self,
+        stage: Stage,
+        task: Task,
+        states: Mapping[str, State],
+        before: Mapping[str, Saved],
+        kept: ChangedStates,
+    ) -> None:
+        """Put the states that a task has changed into ``kept``."""
+        for name in self._names(sorted(stage.owned)):
+            if name not in states:
+                continue
+            after = states[name].saved()
+            if not _same(before[name], after):
+                kept[f"{name}/{task.bucket}"] = states[name], after
 
     def _begin(self, instant: Instant) -> Now:
         """Set all clocks to the watermarks of the epoch, and discard what an earlier task has staged."""
@@ -211,16 +262,28 @@ class StageRunner:
         deltas: dict[NodeId, Delta] = {}
         for place in stage.in_bucket(done.place if stage.number else 0):
             node, begun = self.circuit.nodes[place], time.perf_counter()
-            inputs = []
-            for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
-                found = deltas.get(source) if exchange is None else given.get(exchange)
-                inputs.append(found or self._nothing[source])
+            inputs = self._inputs(stage, place, deltas, given)
             with hashing_by(self._pieces.key_hash):
                 deltas[place] = node.operator.step(now, *inputs)
             if place in stage.owned:
                 rows = sum(map(len, inputs)) if node.inputs else 0
                 done.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
         return deltas
+
+    def _inputs(
+        self,
+        stage: Stage,
+        place: NodeId,
+        deltas: Mapping[NodeId, Delta],
+        given: Mapping[Exchange, Delta],
+    ) -> list[Delta]:
+        """Return what comes to a node: from nodes of the same task, or from earlier stages."""
+        inputs = []
+        sources = self.circuit.nodes[place].inputs or (place,)
+        for source, exchange in zip(sources, stage.inputs[place], strict=True):
+            delta = deltas.get(source) if exchange is None else given.get(exchange)
+            inputs.append(delta or self._nothing[source])
+        return inputs
 
     # What goes out
 
@@ -242,7 +305,7 @@ class StageRunner:
         for view, node in stage.views.items():
             delta = deltas[node].consolidate() if node in deltas else None
             if delta is not None and len(delta):
-                done.deltas[view] = self._row_batch(view, epoch, delta.frame)
+                done.deltas[view] = self.row_batch(view, epoch, delta.frame)
         done.refused = self.compiled.ledger.staged
         for node, witness in self._witnesses.items():
             if witness.evidence is not None and node in deltas:
@@ -275,17 +338,18 @@ class StageRunner:
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
         for exchange, delta in leaving.items():
-            for bucket, frame in self._by_bucket(exchange, delta):
+            for bucket, frame in self.by_bucket(exchange.route, delta):
                 places.append((exchange, bucket))
                 frames.append(frame)
         for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
             done.rows.setdefault(exchange, {})[bucket] = part
 
-    def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+    def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+        """Return the rows of each bucket by the words of some columns; None: of all."""
         frame = delta.frame
-        if exchange.route == () or self._buckets == 1:
+        if route == () or self._buckets == 1:
             return [(0, frame)]
-        names = exchange.route or [name for name in frame.columns if name != DIFF]
+        names = route or [name for name in frame.columns if name != DIFF]
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
@@ -304,7 +368,8 @@ class StageRunner:
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
-    def _row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+    def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+        """Return the delta of a view, in a file if it has many rows."""
         if self._inline_rows is None or frame.height <= self._inline_rows:
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
