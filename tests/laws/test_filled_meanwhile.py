@@ -55,8 +55,8 @@ class Filled(Live):
                 before = self.engine.epoch_number
                 super().do(what, view, line)
             except ec.PlanError as refused:
-                assert "is being filled from it" in str(refused)
-                assert self.engine.epoch_number == before
+                if "is being filled from it" not in str(refused) or self.engine.epoch_number != before:
+                    raise
             else:
                 if what == "drop" and name in self.pending:
                     self.engine.drop_view(name)
@@ -71,7 +71,7 @@ class Filled(Live):
             return
         self.pending[name] = defined
         assert self.engine.filling[name].state == "filling"
-        with pytest.raises(ec.NotFilledError, match="is being filled: .* wait for it"):
+        with pytest.raises(ec.NotFilledError, match=r"is being filled: .* wait for it"):
             made.read()
 
     def _complete(self, name: str) -> None:
@@ -119,7 +119,11 @@ def in_small_pieces() -> Iterator[None]:
         yield
 
 
-FILLED = [[("add", 0, 0)], [("fill", 1, 1), ("advance", 1, 1), ("fill", 2, 2)], [("drop", 0, 0), ("kill", 0, 0)]]
+FILLED = [
+    [("add", 0, 0)],
+    [("fill", 1, 1), ("advance", 1, 1), ("fill", 2, 2)],
+    [("drop", 0, 0), ("kill", 0, 0)],
+]
 REPLACED = [[("add", 0, 0)], [("fill", 0, 1), ("advance", 0, 0)], [("fill", 1, 1), ("complete", 0, 0)]]
 
 

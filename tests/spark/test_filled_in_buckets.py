@@ -67,9 +67,7 @@ def delivered(offering: Offering, view: str) -> Any:
 )
 @example(HEADS, [[0], [0, 1], [1, 2], [0, 2]], 3, False)
 @example(HEADS, [[2], [1], [0]], 2, True)
-def test_views_of_a_restarted_query(
-    case: Case, plans: list[Declared], buckets: int, elsewhere: bool
-) -> None:
+def test_views_of_a_restarted_query(case: Case, plans: list[Declared], buckets: int, elsewhere: bool) -> None:
     try:
         truth = Running(case, is_checked=False)
         with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +126,9 @@ ROWS = {"sales": pl.DataFrame({"shop": ["a", "b", "a"], "price": [1, 2, 3]})}
 def test_a_view_that_cannot_be_filled_is_refused_by_name(tmp_path: Path) -> None:
     store = store_at(tmp_path)
     assert Offering(shops(["totals"], retained=False).declared, store).offer(0, ROWS)
-    with pytest.raises(CheckpointError, match="view 'prices' cannot be filled: source 'sales' does not retain"):
+    with pytest.raises(
+        CheckpointError, match="view 'prices' cannot be filled: source 'sales' does not retain"
+    ):
         Offering(shops(["totals", "prices"], retained=False).declared, store)
     offering = Offering(shops(["totals", "sizes"], retained=False).declared, store)
     assert held(offering, "sizes") == {(4, 1): 1, (2, 1): 1}, "it is filled from the groups of the other one"
@@ -149,7 +149,9 @@ def test_a_view_that_is_gone_is_named_and_dropped_when_asked(tmp_path: Path) -> 
     assert held(again, "prices") == {(1, 2): 1, (2, 2): 1, (3, 2): 1}
 
 
-def test_nothing_is_there_if_the_fill_is_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_there_if_the_fill_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = store_at(tmp_path)
     assert Offering(shops(["totals"], retained=True).declared, store).offer(0, ROWS)
     before = CommitLog(store).last

@@ -24,6 +24,7 @@ from .kept_rows import KeptRows, RowsReader
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
 
+
 @dataclass(frozen=True, slots=True)
 class Remedies:
     """How a refusal begins, and the ways out that it names, where a checkpoint is opened or while an engine runs."""

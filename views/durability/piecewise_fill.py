@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.columns.kernels import stack
+from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import polars as pl
+
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.data.schema import listed, require_name
@@ -144,9 +146,7 @@ class Declarations:
 
     # In the background
 
-    def _pending(
-        self, name: str, collection: Collection, *, replace: bool, background: bool
-    ) -> View | None:
+    def _pending(self, name: str, collection: Collection, *, replace: bool, background: bool) -> View | None:
         """Return the view that is being filled under this name, if it is declared again; end its fill if it is replaced.
 
         Raises:
@@ -167,7 +167,9 @@ class Declarations:
                 "replace=True"
             )
         self._running.fills.stop(name)
-        view._gone = f"view {name!r} was replaced while it was being filled; take what engine.view has returned since"
+        view._gone = (
+            f"view {name!r} was replaced while it was being filled; take what engine.view has returned since"
+        )
         return None
 
     def _has_rows(self, place: PlanId) -> bool:
@@ -301,8 +303,13 @@ class Declarations:
         if not same:
             named = readers.forget(name, only_closed=True)
             change.undo.append(lambda: readers.restore(named))
+        before = self._running.published() if self._running.has_begun else None
+
+        def unread(since: int) -> Iterator[pl.DataFrame]:
+            return iter(()) if before is None else before.deltas(name, since)
+
         for each in known.subscriptions:
-            each.follow(view, None if same else followed)
+            each.follow(view, None if same else followed, unread)
 
         def return_readers() -> None:
             for each, place in places:
@@ -321,6 +328,12 @@ class Declarations:
                 raise PlanError(
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
+                )
+            if each.is_delivering:
+                raise PlanError(
+                    f"view {view.name!r}: the callback of {each!r} is being called, and the view that it replaces has other columns, "
+                    "so that the epochs it has not got yet would be lost; replace it after the callback has returned: after "
+                    "push, or from a subscription without a name"
                 )
             if each.name is not None and each.delivered < self._running.epoch:
                 raise PlanError(

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 MOST_WORKERS = 64
 
 RECORD_ALONE = "rows are recorded as a source hands them on, and each worker sees a part of them"
-FILLED_ALONE = "the states are in the buckets of workers, and what these emit is not brought together for a fill"
+FILLED_ALONE = (
+    "the states are in the buckets of workers, and what these emit is not brought together for a fill"
+)
 RESIDENT_ALONE = (
     "workers hold the states in buckets, and the limit would free only the whole that is made of them"
 )
@@ -502,13 +504,14 @@ class Engine(LiveDeclarations):
     def _explained(self, compiled: Compiled) -> str:
         durability = self._running.durability
         residence = None if durability is None else durability.residence
-        return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
+        text = explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
+        return "\n".join([text, *map(repr, self._running.fills.progress.values())])
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
 
-        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
-        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
+        ``checkpoint``, and ``filling``, the views that are being filled. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> engine = Engine()
@@ -523,10 +526,16 @@ class Engine(LiveDeclarations):
     def _figures(self, compiled: Compiled) -> dict[str, Any]:
         durability, last = self._running.durability, self._last_instant()
         checkpoint = None if durability is None else durability.figures()
-        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+        figures = stats_of(
+            self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint
+        )
+        filling = {name: progress.as_dict() for name, progress in self._running.fills.progress.items()}
+        return {**figures, "filling": filling}
 
     def watch(self, watcher: Watcher) -> None:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
+
+        That includes the epochs in which views are added, replaced or dropped, which have no rows that were pushed.
 
         It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
         """

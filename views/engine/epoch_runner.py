@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -29,11 +30,12 @@ from ..durability.durability import Durability
 from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.merge_events import MergeEvents
+from ..epochs.reader_keys import view_of
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
-from ..epochs.run_events import RunEvents
+from ..epochs.run_events import Begun, RunEvents
 from ..epochs.run_log import RunRecorder
-from ..epochs.subscriptions import Readers, view_of
+from ..epochs.subscriptions import Readers
 from ..plan.plan import Plan
 from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
 from .fills import Fills
@@ -111,6 +113,8 @@ class Running:
         self._published: Published | None = None
         self._is_opening = False
         self._is_declaring = False
+        self._declaring_from = 0.0
+        """When the last change of declarations was begun, by the clock of the machine that measures durations."""
         self.untouched: set[str] = set()
         """The sources that have had no input so far, as far as that is known."""
         self._counted = _Commits()
@@ -289,14 +293,22 @@ class Running:
             raise
 
     def follow_up(self, evaluated: EpochResult) -> None:
-        """Notify subscribers of an epoch that is real, and tidy.
+        """Report an epoch of declarations that is real to watchers, notify subscribers, and tidy.
 
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        self._choreography.follow_up(
-            Now.at(Epoch(evaluated.passed.epoch), evaluated.passed.instant), evaluated
-        )
+        now = Now.at(Epoch(evaluated.passed.epoch), evaluated.passed.instant)
+        self._report(now, evaluated)
+        self._choreography.follow_up(now, evaluated)
+
+    def _report(self, now: Now, evaluated: EpochResult) -> None:
+        """Report an epoch without input to watchers."""
+        assert self._compiled is not None, "there are states"
+        ledger = self._compiled.ledger
+        refused = ledger.entries + ledger.forgotten
+        begun = Begun(self._declaring_from, refused)
+        self.events.end(begun, now, EpochInput(), evaluated.passed, ledger)
 
     @property
     def turn(self) -> Turn:
@@ -344,6 +356,7 @@ class Running:
                 "an epoch is being evaluated: a function that a view uses cannot declare anything; declare it from a subscriber"
             )
         self.events.require_none_reported("declare anything; declare it from a subscriber")
+        self._declaring_from = time.perf_counter()
         if self.durability is not None:
             self.durability.require_open()
         self._is_declaring = True

@@ -242,6 +242,8 @@ class Filling:
             if self.state == "filling":
                 self.fail(error)
             raise
+        finally:
+            self._ended.set()  # After the subscribers of a view that is replaced.
 
     def _catch_up(self) -> None:
         if changes := self._taken():
@@ -251,9 +253,10 @@ class Filling:
         """Note that the view is ready, or that nobody waits for it any more."""
         self.state, self._pieces, self._changes = state, None, {}
         _at_exit.discard(self)
-        self._ended.set()
         if state == "ready":
             self._report()
+        else:
+            self._ended.set()
 
     def fail(self, error: BaseException) -> None:
         """Note why it failed."""

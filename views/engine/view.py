@@ -21,6 +21,7 @@ from ..dataframe.collection import Collection
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
+from ..epochs.reader_keys import reader_key
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
@@ -28,12 +29,10 @@ from ..epochs.subscriptions import (
     OnSchema,
     Readers,
     Subscription,
-    reader_key,
     require_free_name,
     require_plain_function,
     with_another,
 )
-from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
@@ -173,9 +172,7 @@ class View(Collection, ReadForms):
 
     def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
         """Return the same view in a fork of its engine, without subscriptions."""
-        view = View(engine, plan, self._place, self.name, retain, self._windowing)
-        plan.calls.append(DeclaredCall(self, FORKED, (), {}, view))
-        return view
+        return View(engine, plan, self._place, self.name, retain, self._windowing)
 
     @property
     def _engine(self) -> ViewKeeper:
@@ -190,6 +187,11 @@ class View(Collection, ReadForms):
         if self._filling is not None:
             raise self._filling.refusal()
         return self._keeper
+
+    @property
+    def _turn(self) -> Turn:
+        """The lock of its engine that a writer holds while all others wait."""
+        return self._engine.turn
 
     @property
     def filling(self) -> FillProgress | None:
@@ -353,18 +355,26 @@ class View(Collection, ReadForms):
             self._subscriptions = with_another(self, subscription)
             return subscription
 
-    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+    def follow(
+        self, since: int | None = None, *, on_schema: OnSchema | None = None
+    ) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
 
         A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
         ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
+
+        It goes on with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the columns are
+        the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with the columns so far and
+        before all rows of the new view; without ``on_schema`` such a replacement is refused while the view is followed.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
         """
         if since is not None:
             require_epoch(self.name, "since", since)
-        return followed(self, self.epoch if since is None else since)
+        if on_schema is not None:
+            require_plain_function(f"follow of view {self.name!r}: on_schema", on_schema)
+        return followed(self, self.epoch if since is None else since, on_schema)
 
     def _end(self) -> None:
         """Wake those who wait for deltas, as none comes any more."""
@@ -378,7 +388,8 @@ class View(Collection, ReadForms):
     ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
-        delivered = self._engine.readers.delivered().get(key, now if since is None else since)
+        last = self._engine.readers.last_of(self.name, name)
+        delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()

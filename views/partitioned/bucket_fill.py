@@ -73,9 +73,7 @@ class BucketFill:
         if not rows.spines:
             return None
         nodes = enumerate(self._runner.circuit.nodes)
-        return next(
-            NodeId(at) for at, node in nodes if any(rows.spines[0] is each for each in node.states)
-        )
+        return next(NodeId(at) for at, node in nodes if any(rows.spines[0] is each for each in node.states))
 
     # The epoch
 

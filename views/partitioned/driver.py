@@ -23,8 +23,8 @@ from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, BucketCommits, PartitionedDeltas
-from .bucket_fill import BucketFill
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
+from .bucket_fill import BucketFill
 from .clocks import Clocks
 from .stage_runner import StageRunner
 from .tasks import FireRequest
