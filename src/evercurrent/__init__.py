@@ -18,6 +18,7 @@ from evercurrent.core.data.errors import (
     NotFilledError,
     PlanError,
     RetractionError,
+    SinkError,
     SubscriberError,
 )
 from evercurrent.core.data.release import VERSION
@@ -54,6 +55,7 @@ from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.epochs.subscriptions import SchemaChange
 from evercurrent.views.inspection.stats import prometheus_text
+from evercurrent.views.sinks.delivery import Delivery, Retry
 
 __version__ = VERSION
 
@@ -65,6 +67,7 @@ __all__ = [
     "CheckpointError",
     "Collection",
     "CorruptFileError",
+    "Delivery",
     "Engine",
     "EpochEvent",
     "EpochGoneError",
@@ -80,7 +83,9 @@ __all__ = [
     "PlanError",
     "Retain",
     "RetractionError",
+    "Retry",
     "SchemaChange",
+    "SinkError",
     "Snapshot",
     "Source",
     "SubscriberError",

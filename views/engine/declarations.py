@@ -135,6 +135,9 @@ class Declarations:
             change.filled, change.backfill = (name,), given
             if filling is not None:
                 change.computed = filling.fill
+                # From here on it is read as any view that is being declared.
+                view._filling = None
+                change.undo.append(lambda: setattr(view, "_filling", filling))
                 change.done.append(lambda: self._appear(view, filling))
             if known is None:
                 change.begun = (view,)
@@ -212,7 +215,6 @@ class Declarations:
 
     def _appear(self, view: View, filling: Filling) -> None:
         """Note that a view that was filled is there."""
-        view._filling = None
         self._running.fills.pop(view.name, None)
         filling.end("ready")
 
