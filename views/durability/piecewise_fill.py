@@ -11,7 +11,9 @@ is that of one step. What is emitted meanwhile waits until all kept rows are in:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from evercurrent.core.circuit.circuit import NodeId
@@ -19,9 +21,11 @@ from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.errors import ArithmeticRefusedError, PlanError
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.protocol import State
+from evercurrent.core.state.readable import Readable
+from evercurrent.core.state.spine import Spine, Version
 
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
@@ -31,7 +35,38 @@ from .kept_rows import RowsReader
 from .plan_diff import PlanMatch
 from .plan_match import state_ids
 
+PIECE_ROWS = 1 << 17
+"""About so many entries are read in one piece: enough for columns to pay, and few enough to stay in the caches of a processor."""
+
 BEFORE_TIME = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllRows:
+    """All rows of a view that was filled, as they are now. They are read when somebody needs them."""
+
+    readable: Readable
+    versions: tuple[Version, ...]
+
+    @staticmethod
+    def of(readable: Readable) -> AllRows:
+        """Return the rows as of the last commit of the states."""
+        return AllRows(readable, tuple(spine.version for spine in readable.reads))
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are, those that cancel included."""
+        runs, waiting = self.versions[0].parts
+        return sum(map(len, runs)) + sum(map(len, waiting))
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there certainly is a row, as not all entries cancel."""
+        return any(self.versions[0].totals.values())
+
+    def delta(self) -> Delta:
+        """Return the rows as a delta. Cost: the state."""
+        return self.readable.emitted(self.versions)
 
 
 class PiecewiseFill:
@@ -119,7 +154,7 @@ class PiecewiseFill:
         with hashing_by(self._fresh.circuit.key_hash):
             self._step({self.inputs[identity]: delta for identity, delta in changes.items()})
 
-    def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, Delta]:
+    def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
 
         Raises:
@@ -133,10 +168,29 @@ class PiecewiseFill:
             )
         ours = state_ids(compiled)
         for name in match.new & computed.keys():
-            ours[name].restore(computed[name].saved())
+            state, other = ours[name], computed[name]
+            if isinstance(state, Spine) and isinstance(other, Spine):
+                state.share(other.version)  # As it is: nothing is sorted while others wait.
+            else:
+                state.restore(other.saved())
         for name, deltas in self._compared.items():
             self._require_same(name, compiled, deltas)
-        return {name: compiled.contents[name].emitted() for name in match.to_fill}
+        return {name: AllRows.of(compiled.contents[name]) for name in match.to_fill}
+
+    def at_once(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
+        """Compute everything now, and ``adopt`` it.
+
+        Raises:
+            InputError, PlanError: see ``pieces`` and ``adopt``.
+        """
+        try:
+            for _ in self.pieces(PIECE_ROWS):
+                pass
+        except ArithmeticRefusedError:
+            # A sum that does not fit may fit with the rows of other pieces.
+            for _ in self.pieces(sys.maxsize):
+                pass
+        return self.adopt(compiled, match)
 
     def _computed(self) -> dict[str, State]:
         nodes = self._fresh.circuit.nodes

@@ -20,8 +20,8 @@ from ..compiler.compiler import compile_plan
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from .backfill import Remedies, fill
-from .piecewise_fill import PiecewiseFill
+from .backfill import Remedies
+from .piecewise_fill import AllRows, PiecewiseFill
 from .plan_diff import PlanMatch
 from .plan_match import plan_record, require_distinguishable, state_ids, states_between
 
@@ -70,7 +70,7 @@ class Recompiled:
 
     compiled: Compiled
     record: Mapping[str, Any]
-    filled: Mapping[str, Delta]
+    filled: Mapping[str, AllRows]
 
 
 def recompiled(
@@ -79,18 +79,20 @@ def recompiled(
     """Return the circuit of a plan that has changed, with the states of all that computes the same. Nothing is changed.
 
     ``computed`` has the states of the new views, if they were filled before this. Cost: compiling, a few pointers for each
-    state that is taken over, and what ``fill`` reads and computes.
+    state that is taken over, and the rows that a fill reads and computes.
 
     Raises:
         PlanError: a view cannot be filled; names it, and what would fill it.
         InputError: a value cannot be computed.
     """
     compiled, record, match = _taken_over(plan, before, changed)
+    filled: Mapping[str, AllRows] = {}
     with hashing_by(compiled.circuit.key_hash):
         if computed is not None:
             filled = computed.adopt(compiled, match)
-        else:
-            filled = fill(plan, compiled, match, compiled.retained, changed.backfill, WHILE_RUNNING)
+        elif match.to_fill or match.lost:
+            fill = PiecewiseFill(plan, compiled, match, changed.backfill, WHILE_RUNNING)
+            filled = fill.at_once(compiled, match)
     return Recompiled(compiled, record, filled)
 
 

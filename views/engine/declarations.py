@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import Epoch
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.data.schema import listed, require_name
@@ -21,6 +23,7 @@ from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, piecewise, recompiled
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
+from ..epochs.view_deltas import ViewDelta
 from ..plan.declared_calls import FORKED, NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
@@ -31,6 +34,9 @@ from .fills import Filling, OnProgress
 from .view import View, ViewKeeper
 
 Undo = Callable[[], None]
+
+FEW_ENTRIES = 1 << 16
+"""The rows of a view that is filled with more entries are read when they are needed: often nobody ever does."""
 
 
 class Declarations:
@@ -401,9 +407,16 @@ class Declarations:
                 return running.exchange(made.compiled, None)
             with durability.redeclared(made.compiled, made.record, {}):
                 return running.exchange(made.compiled, None)
-        deltas = dict(made.filled)
-        for name in change.replaced:
-            deltas[name] = difference(deltas[name], before.compiled.contents[name].emitted())
+        epoch_of_change, deltas = Epoch(epoch + 1), dict[str, ViewDelta]()
+        with hashing_by(made.compiled.circuit.key_hash):
+            for name, rows in made.filled.items():
+                if name in change.replaced:
+                    changed = difference(rows.delta(), before.compiled.contents[name].emitted())
+                    deltas[name] = ViewDelta(epoch_of_change, changed)
+                elif rows.entries > FEW_ENTRIES and rows.is_certain:
+                    deltas[name] = ViewDelta.later(epoch_of_change, rows.entries, rows.delta)
+                else:
+                    deltas[name] = ViewDelta(epoch_of_change, rows.delta())
         if durability is None:
             return running.exchange(made.compiled, deltas)
         born = {view.name: epoch + 1 for view in change.begun}

@@ -36,6 +36,7 @@ from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_events import Begun, RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
+from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
 from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
 from .fills import Fills
@@ -269,7 +270,7 @@ class Running:
             if self.durability is not None:
                 self.durability.close(self._commit_metadata({}, {}))
 
-    def exchange(self, compiled: Compiled, changes: Mapping[str, Delta] | None) -> EpochResult | None:
+    def exchange(self, compiled: Compiled, changes: Mapping[str, ViewDelta] | None) -> EpochResult | None:
         """Go on with another circuit that has the same states, in an epoch in which these deltas of views are published.
 
         Without ``changes`` there is no epoch, and None is returned. If this fails, nothing has changed. The epoch has the

@@ -102,7 +102,7 @@ class CircuitEvaluator:
 class FilledViews:
     """Evaluates the epoch that publishes the rows of views that are new in the program. The rows are already computed."""
 
-    def __init__(self, filled: Mapping[str, Delta], watermarks: Mapping[str, int]) -> None:
+    def __init__(self, filled: Mapping[str, Delta | ViewDelta], watermarks: Mapping[str, int]) -> None:
         self._filled = filled
         self._watermarks = watermarks
 
@@ -111,7 +111,11 @@ class FilledViews:
 
     def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
+        deltas = {
+            name: delta if isinstance(delta, ViewDelta) else ViewDelta(now.epoch, delta)
+            for name, delta in self._filled.items()
+        }
+        changed = {name: delta for name, delta in deltas.items() if delta.entries}
         passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
         return EpochResult(passed, {}, {}, tuple(self._filled))
 

@@ -30,11 +30,8 @@ from evercurrent.core.data.tags import tagged
 
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Guard, Turn
-from ..durability.piecewise_fill import PiecewiseFill, summed
+from ..durability.piecewise_fill import PIECE_ROWS, PiecewiseFill, summed
 from ..epochs.run_events import LOG
-
-PIECE_ROWS = 1 << 17
-"""About so many entries are read in one piece: enough for columns to pay, and a push waits for no more of it than its processor."""
 
 FEW_CHANGES, MOST_ROUNDS = 1 << 14, 8
 """With at most so many changes left, or after so many rounds, the rest is computed in the turn that makes the view appear."""
