@@ -64,5 +64,5 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("warming", type=int)
     parser.add_argument("--buckets", type=int, default=4)
-    asked = parser.parse_args()
-    main(asked.folder, asked.warming, asked.buckets)
+    options = parser.parse_args()
+    main(options.folder, options.warming, options.buckets)

@@ -111,9 +111,9 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     """
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
-    done = runner.arrive(instant, place, taken(sources, rows))
-    done.arrived, done.origins = rows.num_rows, origins
-    return done
+    result = runner.arrive(instant, place, taken(sources, rows))
+    result.arrived, result.origins = rows.num_rows, origins
+    return result
 
 
 def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFrame]:
@@ -138,10 +138,10 @@ class InBuckets:
         runner = self.setup.runner()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                kept: ChangedStates = {}
-                (done,) = runner.run([self.tasks[number]], kept)
-                done.states = runner.write(kept)[0]
-                yield _result(done)
+                changed: ChangedStates = {}
+                (result,) = runner.run([self.tasks[number]], changed)
+                result.states = runner.write(changed)[0]
+                yield _result(result)
 
 
 class SparkJobs:
@@ -182,8 +182,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _result(done: TaskResult) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done, protocol=5)], pa.binary())})
+def _result(result: TaskResult) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(result, protocol=5)], pa.binary())})
 
 
 def _done(results: DataFrame) -> list[TaskResult]:

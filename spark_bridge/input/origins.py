@@ -58,11 +58,11 @@ def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, So
 
 def _explained(frame: DataFrame) -> str:
     """Return the physical plan of a DataFrame, as ``explain`` prints it."""
-    given: Any = frame
-    if hasattr(given, "_jdf"):
-        utils = given.sparkSession._jvm.PythonSQLUtils
-        return str(utils.explainString(given._jdf.queryExecution(), "simple"))
-    return str(given._explain_string(mode="simple"))
+    untyped: Any = frame
+    if hasattr(untyped, "_jdf"):
+        utils = untyped.sparkSession._jvm.PythonSQLUtils
+        return str(utils.explainString(untyped._jdf.queryExecution(), "simple"))
+    return str(untyped._explain_string(mode="simple"))
 
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:

@@ -49,14 +49,14 @@ def fill(
     compiled: Compiled,
     match: PlanMatch,
     retained: Mapping[str, RetainedRows],
-    given: Mapping[str, RowsReader] = MappingProxyType({}),
+    readers: Mapping[str, RowsReader] = MappingProxyType({}),
     remedies: Remedies = AT_OPENING,
 ) -> dict[str, Delta]:
     """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
     Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources, and
-    ``given`` those of sources that retain none, from elsewhere.
+    ``readers`` read those of sources that retain none, from elsewhere.
     A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
     through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
     results of the new nodes.
@@ -66,12 +66,12 @@ def fill(
 
     Raises:
         CheckpointError: a view or a missing state cannot be filled, since a source does not keep its rows, or the result
-            depends on when rows came; or rows that are ``given`` are not needed. Nothing has changed.
+            depends on when rows came; or ``readers`` has rows that are not needed. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
     if not match.to_fill and not match.lost:
         return {}
-    filling = NodesToFill(plan, compiled, match, retained, given, remedies)
+    filling = NodesToFill(plan, compiled, match, retained, readers, remedies)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     emitted = filling.run(fresh.circuit)
@@ -98,11 +98,11 @@ class NodesToFill:
         compiled: Compiled,
         match: PlanMatch,
         retained: Mapping[str, RetainedRows],
-        given: Mapping[str, RowsReader],
+        readers: Mapping[str, RowsReader],
         remedies: Remedies,
     ) -> None:
         self._plan = plan
-        self._rows_given = given
+        self._readers = readers
         self._remedies = remedies
         self._compiled = compiled
         self._circuit = compiled.circuit
@@ -110,8 +110,8 @@ class NodesToFill:
         self._names = {id(state): name for name, state in state_ids(compiled).items()}
         self._sources = self._outputs_of_sources()
         self._kept = {name for name, rows in retained.items() if self._is_unchanged(rows.spine)}
-        self._known = dict(self._kept_nodes())
-        self._known |= dict(self._kept_sources(retained))
+        self._stored_rows = dict(self._kept_nodes())
+        self._stored_rows |= dict(self._kept_sources(retained))
         self.stepped: set[NodeId] = set()
         self.given: dict[NodeId, KeptRows] = {}
         """The nodes from whose rows the others are computed."""
@@ -128,8 +128,8 @@ class NodesToFill:
                 yield node, KeptRows.given(empty)
             elif name in self._kept:
                 yield node, KeptRows(retained[name].changes, (retained[name].spine,))
-            elif name in self._rows_given:
-                yield node, KeptRows.given(self._rows_given[name])
+            elif name in self._readers:
+                yield node, KeptRows.given(self._readers[name])
 
     def _kept_nodes(self) -> Iterator[tuple[NodeId, KeptRows]]:
         """Return the nodes whose rows can be read from kept states."""
@@ -146,7 +146,7 @@ class NodesToFill:
 
     def is_kept(self, node: NodeId) -> bool:
         """Return whether the rows of a node can be read."""
-        return node in self._known
+        return node in self._stored_rows
 
     def require_fillable(self) -> None:
         """Find what has to be computed.
@@ -199,10 +199,10 @@ class NodesToFill:
         """
         for name, place in self._plan.views.items():
             output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
-            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._known:
+            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._stored_rows:
                 continue
-            kept = self._known[kept_at].all()
-            if len(_sum(emitted[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
+            stored = self._stored_rows[kept_at].all()
+            if len(_sum(emitted[output], Delta.of(stored.rows, -stored.diffs)).consolidate()):
                 missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
@@ -214,8 +214,8 @@ class NodesToFill:
             if number in seen:
                 continue
             seen.add(number)
-            if number in self._known:
-                self.given[number] = self._known[number]
+            if number in self._stored_rows:
+                self.given[number] = self._stored_rows[number]
             elif number in self._sources:
                 reasons[self._not_retained(self._sources[number])] = None
             elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
@@ -232,7 +232,7 @@ class NodesToFill:
             CheckpointError: those of a source are not.
         """
         read = {self._sources[number] for number in self.given if number in self._sources}
-        for name in self._rows_given:
+        for name in self._readers:
             if name not in read or name in self._kept:
                 raise CheckpointError(
                     f"backfill= has rows of source {name!r}, which are not needed, as what the view is computed from is kept; "

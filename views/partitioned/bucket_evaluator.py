@@ -51,14 +51,14 @@ class BucketInput:
 class BucketResult:
     """The result of an epoch, which each stage adds to.
 
-    ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
+    ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
     of the deltas of views, ``arrived`` the number of rows that the epoch brought.
     """
 
     taken: BucketInput
     states: dict[str, StateRecord]
     arrived: int = 0
-    kept: ChangedStates = field(default_factory=dict)
+    changed: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
@@ -93,21 +93,21 @@ class BucketEvaluator:
         self._buckets = buckets
         self._driver_rows = driver_rows
 
-    def promise(self, taken: BucketInput) -> None:
+    def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.promised.items():
+        for source, watermark in taken_input.promised.items():
             self._clocks.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+    def evaluate(self, now: Now, taken_input: BucketInput) -> BucketResult:
         """See ``Evaluator``."""
-        work = BucketResult(taken, dict(self.states))
-        work.signals = self._signals(taken.fires)
+        work = BucketResult(taken_input, dict(self.states))
+        work.signals = self._signals(taken_input.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
-            done.sort(key=lambda one: one.place)
-            self._collect(done, work)
-            self._clocks.advance(stage.number, now, done)
+            results = taken_input.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            results.sort(key=lambda one: one.place)
+            self._collect(results, work)
+            self._clocks.advance(stage.number, now, results)
         return work
 
     def commit(self, evaluated: BucketResult) -> None:
@@ -124,17 +124,17 @@ class BucketEvaluator:
     def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
         tasks = []
         for bucket in range(self._buckets):
-            given = _given(stage, bucket, work.rows)
+            rows = _rows_of_bucket(stage, bucket, work.rows)
             signalled = {
                 node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
             }
-            if given or signalled or self._is_due(stage, bucket, instant):
-                known = self._states_of(stage, bucket)
-                tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
+            if rows or signalled or self._is_due(stage, bucket, instant):
+                states = self._states_of(stage, bucket)
+                tasks.append(Task(stage.number, bucket, instant, states, rows, signalled))
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
-            return self._runner.run(tasks, work.kept)
+            return self._runner.run(tasks, work.changed)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
 
@@ -180,8 +180,8 @@ class BucketEvaluator:
             for task in tasks
         ]
 
-    def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
-        for one in done:
+    def _collect(self, results: Iterable[TaskResult], work: BucketResult) -> None:
+        for one in results:
             work.arrived += one.arrived
             work.states.update(one.states)
             work.measured += one.measured.items()
@@ -196,9 +196,9 @@ class BucketEvaluator:
                 self._clocks.held_at[name, one.place] = at
 
 
-def _given(
+def _rows_of_bucket(
     stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
 ) -> dict[Exchange, tuple[RowBatch, ...]]:
     """Return the rows that earlier stages have sent to this bucket."""
-    given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
-    return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
+    batches = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
+    return {exchange: tuple(parts) for exchange, parts in batches.items() if parts}

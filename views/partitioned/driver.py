@@ -144,14 +144,14 @@ class Epochs:
         match = check_plan(last.plan, self._plan, self.runner.compiled, self._drop)
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
-        kept = {
+        states = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }
-        require_same_buckets(self.log.store.url, kept, self.runner.routes)
+        require_same_buckets(self.log.store.url, states, self.runner.routes)
         delivered = read_note(self.log.store, last.epoch)
         commit = replace(
             last,
-            states=kept,
+            states=states,
             positions=match.positions(last.positions),
             readers=match.readers(
                 last.readers if delivered is None else delivered, self._plan.views, last.epoch
@@ -186,8 +186,8 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
-        taken = BucketInput(arrive, promised or {}, fires, positions, facts)
-        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken)
+        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
+        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
         return self.last
 
     # The audience of epochs

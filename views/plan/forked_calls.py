@@ -41,7 +41,7 @@ def forked_calls(
             call.method,
             forked(call.args),
             forked(dict(call.kwargs)),
-            forked(call.made),
+            forked(call.result),
         )
         for call in calls
     ]
