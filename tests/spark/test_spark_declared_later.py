@@ -51,7 +51,9 @@ def test_a_view_more_and_a_view_less(spark: Any, feed: Any, checkpoint: Path) ->
     engine = declared(["totals"])
     first = start(engine)
     engine.view("later", engine.views["totals"])
-    with pytest.raises(InputError, match="was declared after the query was started.*Stop the query, and start it"):
+    with pytest.raises(
+        InputError, match=r"was declared after the query was started.*Stop the query, and start it"
+    ):
         first.view("later")
     feed(BATCHES[1:2])
     names = ["totals", "sizes", "best"]
@@ -70,7 +72,7 @@ def test_a_view_more_and_a_view_less(spark: Any, feed: Any, checkpoint: Path) ->
         assert total == counted([truth.views[name].read()])
         in_sink = [rows for each, _, rows in got if each == name]
         assert sum_of(in_sink) == total, "a sink gets the rows of a new view, too"
-    with pytest.raises(CheckpointError, match="view 'totals' cannot be filled|'sales'"):
+    with pytest.raises(CheckpointError, match="'sales'"):
         start(declared(["totals", *names[1:]], retained=False))
 
 

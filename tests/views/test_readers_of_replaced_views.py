@@ -100,12 +100,14 @@ def test_without_on_schema_other_columns_are_refused_while_it_is_followed() -> N
 
     async def follow() -> None:
         async for delta in engine.views["totals"].follow(0):
-            seen.append(delta.height)
+            seen.extend(delta.rows())
 
     async def run() -> None:
         task = asyncio.create_task(follow())
-        await until(seen, 1)
-        with pytest.raises(ec.PlanError, match="does not take that; close it first, or subscribe with on_schema="):
+        await until(seen, 2)
+        with pytest.raises(
+            ec.PlanError, match="does not take that; close it first, or subscribe with on_schema="
+        ):
             engine.view("totals", counted(engine), replace=True)
         task.cancel()
 
@@ -189,7 +191,10 @@ def positions(folder: Path) -> dict[str, int]:
 
 def test_a_fork_frees_its_origin_and_the_checkpoint(tmp_path: Path) -> None:
     engine = started(tmp_path)
-    engine.view("sizes", engine.views["totals"].join(engine.sources["sales"], on="shop").group_by("total").agg(n=pl.len()))
+    engine.view(
+        "sizes",
+        engine.views["totals"].join(engine.sources["sales"], on="shop").group_by("total").agg(n=pl.len()),
+    )
     dropped = engine.view("dropped", engine.views["sizes"])
     engine.drop_view("dropped")
     fork, origin = engine.fork(), weakref.ref(engine)

@@ -107,7 +107,7 @@ class Declarations:
         if (pending := self._pending(name, collection, replace=replace, background=background)) is not None:
             return pending
         existing = self._views.get(name)
-        if existing is not None and self._computes_the_same(known, collection):
+        if existing is not None and self._computes_the_same(existing, collection):
             return existing
         if existing is not None and not replace:
             raise PlanError(
