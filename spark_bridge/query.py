@@ -74,6 +74,11 @@ def run(
     committed once its record is in the checkpoint, which any process can read, and which an engine can open
     (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
+    The views are those that the engine declares when the query is started. To add one, stop the query, declare it, and start the
+    query again on its checkpoint: it is filled there, bucket by bucket, from other views, groupings and ``retained`` sources, in
+    an epoch of its own before the first micro-batch, or refused with the way out. One that is no longer declared is dropped with
+    ``Checkpoint(path, drop=("name",))``.
+
     Args:
         engine: an engine that declares sources and views.
         sources: a streaming DataFrame for every source, with its columns and types.
@@ -161,17 +166,17 @@ def prepared(
     lock = WriterLock(store.url)
     try:
         _cut(engine, options_of_checkpoint, store, buckets)
+        check_shared(spark, store.url)
+        batches = MicroBatches(
+            Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
+            Options(options_of_checkpoint, driver_rows, on_epoch),
+        )
+        from .output.delta_source import register  # It needs pyspark when it is imported.
+
+        register(spark)
+        batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
     finally:
         lock.release()
-    check_shared(spark, store.url)
-    batches = MicroBatches(
-        Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
-        Options(options_of_checkpoint, driver_rows, on_epoch),
-    )
-    from .output.delta_source import register  # It needs pyspark when it is imported.
-
-    register(spark)
-    batches.opened()
     return batches
 
 

@@ -1,6 +1,7 @@
 """One file per question: which programs run, what they are compared with, what the targets are."""
 
 from bench.figures import (
+    added_view,
     chain,
     deep,
     durability,
@@ -40,6 +41,7 @@ FIGURES = {
     "growth": growth.measure,
     "wide": wide.measure,
     "deep": deep.measure,
+    "added-view": added_view.measure,
     "lineage": lineage.measure,
     "spark-chain": spark_chain.measure,
     "spark-one-row": spark_one_row.measure,

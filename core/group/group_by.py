@@ -274,9 +274,9 @@ class GroupBy(Operator):
         rows = frame_of([*map(series_of, self._finished(names, values, len(run)))])
         return keep(rows, self._exists(run.sums, len(run)))
 
-    def emitted(self) -> Delta:
-        """Return all rows from the state, each once. Cost: the state."""
-        rows = self.contents()
+    def emitted(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
+        rows = self.contents(at)
         return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:

@@ -244,9 +244,17 @@ class MicroBatches:
                 "folder back, or start with a new checkpoint"
             )
 
-    def opened(self) -> Epochs:
-        """Return the epochs of this query, opened once in a process."""
+    def opened(self, spark: SparkSession | None = None) -> Epochs:
+        """Return the epochs of this query, opened once in a process.
+
+        The first time, views that are new to the checkpoint are filled; with a session ``on_epoch`` gets their rows.
+        """
         if self._epochs is None:
+
+            def on_filled(deltas: PartitionedDeltas) -> None:
+                if spark is not None and self.options.on_epoch is not None:
+                    self._call_sink(spark, deltas)
+
             store = self.store
             pieces = Pieces.of(store)
             self._epochs = Epochs(
@@ -260,6 +268,7 @@ class MicroBatches:
                 versions=versions(),
                 drop=self.options.checkpoint.drop,
                 allow_pickle=self.setup.allow_pickle,
+                on_filled=on_filled,
             )
         return self._epochs
 

@@ -89,6 +89,7 @@ class SparkViews:
 
     def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
         self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
+        self._engine = engine
         self._sources = dict(engine.sources)
         self._reader = reader
         self._in_spark = in_spark
@@ -99,6 +100,12 @@ class SparkViews:
         Raises:
             InputError: there is no view of this name; lists those there are.
         """
+        if isinstance(name, str) and name not in self.views and name in self._engine.views:
+            raise InputError(
+                f"view {name!r} was declared after the query was started, which computes the views that were declared by then: "
+                "tasks in other processes have their plan. Stop the query, and start it again on its checkpoint, which "
+                "fills the view"
+            )
         if not isinstance(name, str) or name not in self.views:
             raise InputError(f"there is no view {name!r}; there are {listed(self.views)}")
         return self.views[name]

@@ -130,6 +130,13 @@ def declared_later(engine: ec.Engine, orders: ec.Source) -> ec.View:
     rows = {"orders": ec.Backfill([{"amount": 3}], position=7)}
     view = engine.view("late", orders.group_by("city").len(), replace=True, backfill=rows)
     view.subscribe(print, on_schema=changes.append)
+    pieces: list[ec.FillProgress] = []
+    later = engine.view("later", view.group_by("city").len(), background=True, on_progress=pieces.append)
+    try:
+        later.wait(timeout=10.0)
+    except ec.NotFilledError as error:
+        progress = later.filling or engine.filling["later"]
+        print(error, progress.share, progress.seconds_left, later.follow(on_schema=changes.append))
     return view
 
 

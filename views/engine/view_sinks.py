@@ -12,7 +12,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
-from ..epochs.subscriptions import Followed, SchemaChange, Subscription, require_plain_function
+from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
@@ -253,9 +253,9 @@ class DeliverySubscription(Subscription):
         """Wake the delivery, though the epoch has not changed the view, so that it knows how far it is."""
         self._wake()
 
-    def follow(self, view: Followed, change: SchemaChange | None) -> None:
+    def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:
         """Deliver the view that replaces the one so far, which has the same columns."""
-        super().follow(view, change)
+        super().follow(view, change, unread)
         if self.delivery is not None:
             self.delivery.follow(
                 cast("DeliveredView", view)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.circuit.stages import Columns, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys, gather, key_words, stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
@@ -153,6 +153,59 @@ class StageRunner:
         self._put(stage, bucket, states)
         return self.compiled.contents[view].contents()
 
+    def put_for(self, node: NodeId, bucket: int, states: Mapping[str, StateRecord]) -> bool:
+        """Restore the states of the stage of a node in a bucket; return whether the bucket has a part of that node."""
+        stage = self.cut.stages[self.cut.stage_of[node]]
+        if node not in stage.in_bucket(bucket):
+            return False
+        self._put(stage, bucket, states)
+        return True
+
+    def another(self, plan: Plan, pieces: Pieces) -> StageRunner:
+        """Return a runner of the same plan with states of its own."""
+        inline, pickles = self._inline_rows, self.compiled.allow_pickle
+        return StageRunner(plan, pieces, self._buckets, inline_rows=inline, allow_pickle=pickles)
+
+    def fill(
+        self,
+        task: Task,
+        emitted: Mapping[NodeId, Delta],
+        stepped: Sequence[NodeId],
+        changed: ChangedStates,
+    ) -> TaskResult:
+        """Run these nodes of a task alone; of others, what they have ``emitted`` is known, or is not needed."""
+        self.circuit.discard()
+        stage, now = self.cut.stages[task.stage], self._begin(task.instant)
+        states = self._put(stage, task.bucket, task.states)
+        before = {name: state.saved() for name, state in states.items()}
+        by_exchange = {exchange: self._delta_of(exchange, parts) for exchange, parts in task.rows.items()}
+        result, deltas = TaskResult(task.stage, task.bucket), dict(emitted)
+        with hashing_by(self._pieces.key_hash):
+            for place in stepped:
+                node = self.circuit.nodes[place]
+                inputs = [
+                    (deltas.get(source) if exchange is None else by_exchange.get(exchange))
+                    or self._nothing[source]
+                    for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True)
+                ]
+                deltas[place] = node.operator.step(now, *inputs)
+        leaving = {
+            exchange: self._combined(exchange, delta)
+            for exchange in stage.gives
+            if not exchange.arrives and (delta := deltas.get(exchange.producer)) is not None and len(delta)
+        }
+        self._cut_rows(result, leaving)
+        for place in stepped:
+            clock = self.circuit.nodes[place].operator.moved_clock
+            if place in stage.owned and clock is not None and clock.is_held:
+                result.held_at[self._ids[id(clock)]] = clock.held_at
+        owned = {self._ids[id(state)] for place in stage.owned for state in self.circuit.nodes[place].states}
+        for name in states.keys() & owned:
+            after = states[name].saved()
+            if not _same(before[name], after):
+                changed[f"{name}/{task.bucket}"] = states[name], after
+        return result
+
     def windows(
         self,
         fire: FireRequest,
@@ -289,7 +342,7 @@ class StageRunner:
         for view in nodes.views_of(deltas):
             delta = deltas[stage.views[view]].consolidate()
             if len(delta):
-                result.deltas[view] = self._row_batch(view, epoch, delta.frame)
+                result.deltas[view] = self.row_batch(view, epoch, delta.frame)
         result.refused = self.compiled.ledger.staged
         for node in sorted(self._witnesses.keys() & deltas.keys()):
             witness = self._witnesses[node]
@@ -323,17 +376,18 @@ class StageRunner:
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
         for exchange, delta in leaving.items():
-            for bucket, frame in self._by_bucket(exchange, delta):
+            for bucket, frame in self.by_bucket(exchange.route, delta):
                 places.append((exchange, bucket))
                 frames.append(frame)
         for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
             result.rows.setdefault(exchange, {})[bucket] = part
 
-    def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+    def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+        """Return the rows of each bucket by the words of some columns; None: of all."""
         frame = delta.frame
-        if exchange.route == () or self._buckets == 1:
+        if route == () or self._buckets == 1:
             return [(0, frame)]
-        names = exchange.route or [name for name in frame.columns if name != DIFF]
+        names = route or [name for name in frame.columns if name != DIFF]
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
@@ -354,7 +408,8 @@ class StageRunner:
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
-    def _row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+    def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+        """Return the delta of a view, in a file if it has many rows."""
         if self._inline_rows is None or frame.height <= self._inline_rows:
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
