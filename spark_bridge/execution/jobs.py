@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.partitioned.limits import MEBIBYTE
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
 from evercurrent.views.plan.plan import Plan
@@ -20,12 +21,13 @@ from evercurrent.views.store import store_at
 
 from ..input.inputs import arriving, untagged
 from ..input.origins import origins_apart
+from .parallelism import cores, tasks_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CHUNK_ROWS = 1_000_000
-"""How many rows of a partition are processed at a time."""
+CHUNK_ROWS, CHUNK_BYTES = 1_000_000, 64 * MEBIBYTE
+"""How many rows or bytes of a partition are processed at a time."""
 
 RESULT = "done binary"
 """The schema of the results of tasks."""
@@ -112,7 +114,7 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
     done = runner.arrive(instant, place, taken(sources, rows))
-    done.arrived, done.origins = rows.num_rows, origins
+    done.arrived, done.arrived_bytes, done.origins = rows.num_rows, rows.nbytes, origins
     return done
 
 
@@ -145,39 +147,38 @@ class InBuckets:
 
 
 class SparkJobs:
-    """The jobs of stages in Spark, with the buckets distributed over as many partitions as there are cores."""
+    """The jobs of stages in Spark, with the buckets distributed over as many tasks as their rows are worth."""
 
     def __init__(self, spark: SparkSession, setup: Setup) -> None:
         self._spark = spark
         self._setup = setup
 
-    def arrive(self, rows: DataFrame, instant: Instant) -> list[TaskResult]:
-        """Return the results of the first stage, over the rows of a micro-batch."""
-        return _done(rows.mapInArrow(Arriving(self._setup, instant), RESULT))
+    @property
+    def cores(self) -> int:
+        """See ``Executors``."""
+        return cores(self._spark)
+
+    def arrive(self, rows: DataFrame, instant: Instant, tasks: int) -> list[TaskResult]:
+        """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks."""
+        return _done(rows.coalesce(tasks).mapInArrow(Arriving(self._setup, instant), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Return the results of a stage's tasks."""
-        partitions = min(len(tasks), parallelism(self._spark))
-        numbers = self._spark.range(0, len(tasks), 1, partitions)
+        rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
+        wanted = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
+        numbers = self._spark.range(0, len(tasks), 1, wanted)
         return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at the same time; under Spark Connect, the session's number of shuffle partitions."""
-    if hasattr(spark, "_jsc"):
-        return int(spark.sparkContext.defaultParallelism)
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         held.append(batch)
-        rows += batch.num_rows
-        if rows >= CHUNK_ROWS:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(held)
 

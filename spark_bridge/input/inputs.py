@@ -77,7 +77,7 @@ def _selected(frame: DataFrame, source: Source) -> DataFrame:
 
     where = f"source {source.name!r}"
     columns = [
-        F.col(_quoted(name))
+        F.col(quoted(name))
         if name in frame.columns
         else F.lit(None).cast(spark_type(where, name, dtype)).alias(name)
         for name, dtype in source.schema.items()
@@ -97,7 +97,7 @@ def _packed(part: DataFrame, place: int, types: Sequence[StructType]) -> DataFra
     from pyspark.sql import functions as F  # noqa: N812
 
     # The cast makes fields nullable: they are null in the rows of other sources, and Arrow would fail otherwise.
-    own = F.struct(*(F.col(_quoted(name)) for name in part.columns)).cast(types[place]).alias(f"_{place}")
+    own = F.struct(*(F.col(quoted(name)) for name in part.columns)).cast(types[place]).alias(f"_{place}")
     before, after = _nulls(types, range(place)), _nulls(types, range(place + 1, len(types)))
     return part.select(F.lit(place).alias(TAG), *before, own, *after)
 
@@ -108,7 +108,7 @@ def _nulls(types: Sequence[StructType], places: Iterable[int]) -> list[Column]:
     return [F.lit(None).cast(types[place]).alias(f"_{place}") for place in places]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return a column's name in Spark's quotes, which allow dots."""
     return f"`{name.replace('`', '``')}`"
 

@@ -124,7 +124,9 @@ class StandaloneCluster:
         file = log.open("ab")
         self._logs.append(file)
         given = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))
+            },
             "SPARK_HOME": str(self.home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": LOOPBACK,

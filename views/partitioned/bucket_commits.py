@@ -20,6 +20,9 @@ from .tasks import RowBatch
 ARRIVED = "arrived"
 """The fact of a commit that has the number of rows in its epoch. Epoch 0, in which no rows can arrive, has no such fact."""
 
+ARRIVED_BYTES = "arrived_bytes"
+"""The fact that has the size of these rows as they arrived. Earlier versions did not write it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDeltas:
@@ -99,7 +102,11 @@ class BucketCommits:
             positions=joined(self.last.positions, taken.positions),
             readers=self.last.readers,
             epochs=((now.epoch, now.instant, self._clocks.watermarks()),) if now.epoch else (),
-            facts=facts | ({ARRIVED: evaluated.arrived} if now.epoch else {}),
+            facts=facts | (_arrived(evaluated) if now.epoch else {}),
             writer=own.writer,
             versions=own.versions,
         )
+
+
+def _arrived(evaluated: BucketResult) -> dict[str, int]:
+    return {ARRIVED: evaluated.arrived, ARRIVED_BYTES: evaluated.arrived_bytes}

@@ -12,13 +12,17 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import Now
+from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, Pieces, StateRecord
 from .clocks import Clocks
 from .held_states import HeldStates
+from .limits import DriverLimits
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
 from .workers import Workers
+
+NOTHING_HERE = DriverLimits(0, 0)
 
 Arrival = Callable[[Instant], list[TaskResult]]
 """A function that runs the first stage over the rows of an epoch, given the time of the epoch."""
@@ -26,6 +30,11 @@ Arrival = Callable[[Instant], list[TaskResult]]
 
 class Executors(Protocol):
     """Runs the tasks of a stage in other processes."""
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at the same time."""
+        ...
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Run the tasks, of one stage and one epoch."""
@@ -52,12 +61,13 @@ class BucketResult:
     """The result of an epoch, which each stage adds to.
 
     ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
-    of the deltas of views, ``arrived`` the number of rows that the epoch brought.
+    of the deltas of views, ``arrived`` the number of rows that the epoch brought, ``arrived_bytes`` their size.
     """
 
     taken: BucketInput
     states: dict[str, StateRecord]
     arrived: int = 0
+    arrived_bytes: int = 0
     kept: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
@@ -70,7 +80,7 @@ class BucketEvaluator:
 
     ``states`` are the records of the last commit. A task gets those of its bucket; the states that it returns are staged,
     since no record names them before the commit. A task may run in another process, and more than once; its result is
-    collected once. Stages with at most ``driver_rows`` rows run in this process, without a job.
+    collected once. Stages within the ``limits`` run in this process, without a job.
     """
 
     def __init__(
@@ -80,7 +90,7 @@ class BucketEvaluator:
         pieces: Pieces | HeldStates,
         *,
         buckets: int,
-        driver_rows: int = 0,
+        limits: DriverLimits = NOTHING_HERE,
     ) -> None:
         self.states: Mapping[str, StateRecord] = {}
         self.executors: Executors | None = None
@@ -91,7 +101,7 @@ class BucketEvaluator:
         self._clocks = clocks
         self._pieces = pieces
         self._buckets = buckets
-        self._driver_rows = driver_rows
+        self._limits = limits
 
     def promise(self, taken: BucketInput) -> None:
         """See ``Evaluator``."""
@@ -133,10 +143,16 @@ class BucketEvaluator:
                 tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
         if not tasks:
             return []
-        if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
+        if self.executors is None or self._is_run_here(tasks, self.executors):
             return self._runner.run(tasks, work.kept)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
+
+    def _is_run_here(self, tasks: Sequence[Task], executors: Executors) -> bool:
+        together = min(executors.cores, self._buckets)
+        return self._limits.allow(
+            sum(task.size for task in tasks), sum(task.bytes for task in tasks), together
+        )
 
     def _signals(self, fires: Sequence[FireRequest]) -> dict[int, dict[NodeId, Keys]]:
         """Return the windows that are fired, by bucket and by the node that tracks them."""
@@ -183,6 +199,7 @@ class BucketEvaluator:
     def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
         for one in done:
             work.arrived += one.arrived
+            work.arrived_bytes += one.arrived_bytes
             work.states.update(one.states)
             work.measured += one.measured.items()
             for exchange, parts in one.rows.items():
@@ -190,10 +207,17 @@ class BucketEvaluator:
                     work.rows.setdefault(exchange, {}).setdefault(bucket, []).append(part)
             for view, part in one.deltas.items():
                 work.deltas.setdefault(view, []).append(part)
-            for refused in one.refused:
+            for refused in self._with_rows(one):
                 self._clocks.ledger.stage(refused)
             for name, at in one.held_at.items():
                 self._clocks.held_at[name, one.place] = at
+
+    def _with_rows(self, one: TaskResult) -> Iterable[Refused]:
+        """Return the refused rows of a task, read from files where it has written them."""
+        if not one.refused_files:
+            return one.refused
+        frames = map(self._pieces.read, one.refused_files)
+        return [replace(refused, frame=frame) for refused, frame in zip(one.refused, frames, strict=True)]
 
 
 def _given(

@@ -19,9 +19,10 @@ from ..durability.plan_diff import require_all_states, require_same_buckets, war
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
 from ..plan.plan import Plan
-from .bucket_commits import ARRIVED, BucketCommits, PartitionedDeltas
+from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
 from .clocks import Clocks
+from .limits import DRIVER_BYTES, DriverLimits
 from .stage_runner import StageRunner
 from .tasks import FireRequest
 
@@ -29,7 +30,8 @@ from .tasks import FireRequest
 class Epochs:
     """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
-    ``driver_rows``: stages with at most this many rows run in this process, without a job.
+    ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
+    ``DriverLimits``.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Epochs:
         buckets: int,
         driver_rows: int,
         inline_rows: int,
+        driver_bytes: int = DRIVER_BYTES,
         writer: str,
         versions: Mapping[str, str],
         executors: Executors | None = None,
@@ -53,7 +56,7 @@ class Epochs:
         self.cut = self.runner.cut
         self.clocks = Clocks(plan)
         self._evaluator = BucketEvaluator(
-            self.runner, self.clocks, pieces, buckets=buckets, driver_rows=driver_rows
+            self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )
         self.executors = executors
         self._saver = Saver(pieces)
@@ -145,6 +148,11 @@ class Epochs:
         """Return the number of rows in the last epoch of this driver; None before the first one."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Return the size of these rows; 0 if it is not in the record."""
+        return int(self.last.facts.get(ARRIVED_BYTES, 0))
 
     def step(
         self,

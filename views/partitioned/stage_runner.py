@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -30,6 +31,7 @@ from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
 from .held_states import HeldStates
+from .limits import InlineLimits
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
 FEW_BUCKETS = 8
@@ -53,8 +55,8 @@ class StageRunner:
     """The circuit of a plan, into which the states of one bucket after the other are put.
 
     Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
-    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows are passed on in memory; more are
-    written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
+    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows (see ``InlineLimits``) are passed on
+    in memory; more are written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
     memory, and combined only where that makes them far fewer. With ``HeldStates`` no file is mapped either.
     """
 
@@ -74,7 +76,7 @@ class StageRunner:
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
-        self._inline_rows = inline_rows
+        self._inline = None if inline_rows is None else InlineLimits(inline_rows)
         self._states = state_ids(self.compiled)
         self._trackers = {
             NodeId(place): tracker
@@ -243,7 +245,7 @@ class StageRunner:
             delta = deltas[node].consolidate() if node in deltas else None
             if delta is not None and len(delta):
                 done.deltas[view] = self._row_batch(view, epoch, delta.frame)
-        done.refused = self.compiled.ledger.staged
+        self._refuse(done)
         for node, witness in self._witnesses.items():
             if witness.evidence is not None and node in deltas:
                 done.witnessed[self._ids[id(witness.clock)]] = witness.evidence
@@ -256,7 +258,7 @@ class StageRunner:
         """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        if self._inline_rows is None and not self._is_far_fewer(exchange, delta):
+        if self._inline is None and not self._is_far_fewer(exchange, delta):
             return delta
         return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
 
@@ -299,15 +301,29 @@ class StageRunner:
         return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
 
     def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
-        if self._inline_rows is None or sum(frame.height for frame in frames) <= self._inline_rows:
+        if self._is_inline(frames):
             return [RowBatch(frame.height, frame) for frame in frames]
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
     def _row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
-        if self._inline_rows is None or frame.height <= self._inline_rows:
+        if self._is_inline([frame]):
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
+
+    def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
+        """Return whether these rows are passed on in memory."""
+        return self._inline is None or self._inline.allow(
+            sum(frame.height for frame in frames), _size(frames)
+        )
+
+    def _refuse(self, done: TaskResult) -> None:
+        """Put the refused rows into the result of a task, or into files if they are large."""
+        done.refused = self.compiled.ledger.staged
+        frames = [refused.frame for refused in done.refused]
+        if self._inline is not None and not self._inline.allow(0, _size(frames)):
+            done.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
+            done.refused = tuple(replace(refused, frame=refused.frame.clear()) for refused in done.refused)
 
     def _given(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
@@ -321,6 +337,10 @@ class StageRunner:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
         return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}
+
+
+def _size(frames: Iterable[pl.DataFrame]) -> int:
+    return sum(int(frame.estimated_size()) for frame in frames)
 
 
 def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
