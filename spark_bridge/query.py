@@ -19,6 +19,7 @@ from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
+from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
@@ -35,7 +36,7 @@ from .execution.arguments import (
 )
 from .execution.jobs import Setup
 from .execution.micro_batches import MicroBatches, OnEpoch, Options
-from .execution.preflight import check_picklable, check_shared
+from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
 from .input.origins import require_no_shuffle
@@ -163,7 +164,7 @@ def prepared(
         _cut(engine, options_of_checkpoint, store, buckets)
     finally:
         lock.release()
-    check_shared(spark, store.url)
+    check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
     batches = MicroBatches(
         Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
         Options(options_of_checkpoint, driver_rows, on_epoch),

@@ -54,7 +54,7 @@ FLOORS = (
     {"views.testing", "views.apps"},
     {"views.cli"},
     # spark_bridge
-    {"spark_bridge.runtime"},
+    {"spark_bridge.runtime", "spark_bridge.deploy"},
     {"spark_bridge.input", "spark_bridge.examples"},
     {"spark_bridge.execution"},
     {"spark_bridge.output"},

@@ -47,7 +47,9 @@ class StandaloneCluster:
         try:
             self.start_master()
             for _ in range(self._wanted):
-                self.start_worker()
+                self.begin_worker()
+            for number in range(self._wanted):
+                self.await_worker(number)
         except BaseException:
             self.stop()
             raise
@@ -74,7 +76,18 @@ class StandaloneCluster:
         self._awaited(self.master, log, rb"I have been elected leader! New state: ALIVE", begun)
 
     def start_worker(self) -> int:
-        """Start a further worker, and return its number."""
+        """Start a further worker, and return its number once it is registered."""
+        number = self.begin_worker()
+        self.await_worker(number)
+        return number
+
+    def await_worker(self, number: int) -> None:
+        """Return once a worker is registered."""
+        log = self.folder / f"worker{number}.log"
+        self._awaited(self.workers[number], log, rb"Successfully registered with master", 0)
+
+    def begin_worker(self) -> int:
+        """Start a further worker, and return its number at once."""
         number = len(self.workers)
         log = self.folder / f"worker{number}.log"
         worker = self._started(
@@ -85,7 +98,6 @@ class StandaloneCluster:
             SPARK_DAEMON_JAVA_OPTS=LIGHT,
         )  # fmt: skip
         self.workers.append(worker)
-        self._awaited(worker, log, rb"Successfully registered with master", 0)
         return number
 
     def kill_master(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.execution.collecting import POSITION, Expected, collected
+from evercurrent.spark_bridge.execution.collecting import POSITION, collected
 from evercurrent.spark_bridge.execution.jobs import SparkJobs
 from evercurrent.spark_bridge.execution.parallelism import partitions
 from evercurrent.spark_bridge.execution.widths import is_narrow, row_width

@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Now
 
-from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef
+from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
 from ..connectors.positions import joined
 from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
@@ -110,3 +110,18 @@ class BucketCommits:
 
 def _arrived(evaluated: BucketResult) -> dict[str, int]:
     return {ARRIVED: evaluated.arrived, ARRIVED_BYTES: evaluated.arrived_bytes}
+
+
+def bytes_by_bucket(states: Mapping[str, StateRecord]) -> dict[int, int]:
+    """Return the size of the states of each bucket that has some, of records by ``"<state id>/<bucket>"``."""
+    sizes: dict[int, int] = {}
+    for name, record in states.items():
+        bucket = name.rpartition("/")[2]
+        if bucket.isdecimal():
+            sizes[int(bucket)] = sizes.get(int(bucket), 0) + sum(piece.size for piece in record.pieces)
+    return sizes
+
+
+def largest_bucket(commit: Commit | None) -> int:
+    """Return the size of the states of the largest bucket of a commit; 0 where there is none."""
+    return 0 if commit is None else max(bytes_by_bucket(commit.states).values(), default=0)
