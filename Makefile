@@ -18,7 +18,7 @@ PYTEST := $(PY) -m pytest
 # loadgroup: tests of one group (those of one Spark session) stay in one process.
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
-EXTRAS = --extra cli --extra spark-connect --extra s3
+EXTRAS = --extra cli --extra spark-connect --extra s3 --extra sql --extra delta --extra iceberg
 COMPILE = $(PY) -m uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
   --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 

@@ -268,11 +268,20 @@ class Query(SparkViews, QueryNames):
         finally:
             if not self.streaming_query.isActive:
                 self._lock.release()
+                self._drain()
 
     def stop(self) -> None:
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
         self.streaming_query.stop()
         self._lock.release()
+        self._drain()
+        for delivery in self.deliveries:
+            delivery.close()
+
+    def _drain(self) -> None:
+        """Wait until each sink that works has every epoch."""
+        for delivery in self.deliveries:
+            delivery.drain()
 
     def finish(self) -> int:
         """End the input and return the epoch in which every watermark moves to the end of time, so that all windows close.

@@ -46,7 +46,7 @@ FLOORS = (
     {"core.circuit"},
     # views
     {"views.expressions", "views.store", "views.connectors", "views.concurrency"},
-    {"views.plan", "views.checkpoint"},
+    {"views.plan", "views.checkpoint", "views.sinks"},
     {"views.dataframe", "views.compiler", "views.epochs"},
     {"views.inspection", "views.timeline", "views.durability", "views.proving"},
     {"views.partitioned"},
@@ -55,7 +55,7 @@ FLOORS = (
     {"views.cli"},
     # spark_bridge
     {"spark_bridge.runtime", "spark_bridge.deploy"},
-    {"spark_bridge.input", "spark_bridge.examples"},
+    {"spark_bridge.input"},
     {"spark_bridge.execution"},
     {"spark_bridge.output"},
     {"spark_bridge.query"},
@@ -68,8 +68,20 @@ STAND_ALONE = {"core.operators"}
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
-    "views": {"numpy", "polars", "pyarrow", "networkx", "rich", "typer", "fsspec", "opentelemetry"},
-    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark", "deltalake"},
+    "views": {
+        "numpy",
+        "polars",
+        "pyarrow",
+        "networkx",
+        "rich",
+        "typer",
+        "fsspec",
+        "opentelemetry",
+        "sqlalchemy",
+        "deltalake",
+        "pyiceberg",
+    },
+    "spark_bridge": {"numpy", "polars", "pyarrow", "networkx", "pyspark"},
 }
 """What a layer may import that is neither ours nor Python's."""
 

@@ -49,6 +49,11 @@ class SubscriberError(EvercurrentError):
     """A subscriber's callback raised. The epoch is committed and every other subscriber was notified."""
 
 
+@tagged("core.errors:SinkError")
+class SinkError(EvercurrentError):
+    """A sink that cannot be written from this view: names view, place and reason. What is there stays as it is."""
+
+
 @tagged("core.errors:CheckpointError")
 class CheckpointError(EvercurrentError):
     """An operation on a checkpoint or its store that cannot be done; names store, file and reason."""

@@ -14,18 +14,26 @@ import polars as pl
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
+from evercurrent.views.checkpoint.origin import SinkOffset, origin_of
+from evercurrent.views.engine.consumers import Reader
 from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.view import View
 from evercurrent.views.engine.view_forms import TableForms
+from evercurrent.views.engine.view_sinks import MakeSink, Outputs
 from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.inspection.questions import shown_watermark
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.clocks import Clocks
+from evercurrent.views.sinks.delivery import Delivery, Retry
 
 from ..execution.arguments import as_checkpoint, require_engine
 from ..execution.frames import contents, delta_schema, from_files
 from ..execution.jobs import Setup
 from ..execution.preflight import check_picklable
+
+POLL_SECONDS = 0.5
+"""How often a delivery looks for new epochs of a checkpoint."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +81,7 @@ def views(
 
 def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
     """Return the views that an engine declares, to be read from a checkpoint."""
-    return {name: SparkView(name, view.schema, reader, in_spark) for name, view in engine.views.items()}
+    return {name: SparkView(view, reader, in_spark) for name, view in engine.views.items()}
 
 
 class SparkViews:
@@ -94,6 +102,11 @@ class SparkViews:
         if not isinstance(name, str) or name not in self.views:
             raise InputError(f"there is no view {name!r}; there are {listed(self.views)}")
         return self.views[name]
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """Return the open deliveries of all views to sinks."""
+        return tuple(each for view in self.views.values() for each in view.deliveries)
 
     @property
     def epoch_number(self) -> int:
@@ -126,16 +139,28 @@ class SparkViews:
         return clocks
 
 
-class SparkView(TableForms):
-    """A named result in a checkpoint, as of its last epoch or an older one that is retained."""
+class SparkView(TableForms, Outputs):
+    """A named result in a checkpoint, as of its last epoch or an older one that is retained.
 
-    def __init__(
-        self, name: str, schema: pl.Schema, reader: CheckpointReader, in_spark: InSpark | None
-    ) -> None:
-        self.name = name
-        self.schema = schema
+    A sink that is written from it (``to_sql`` and the like) looks for new epochs twice a second, in a thread of this process.
+    """
+
+    def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
+        self.name = declared.name
+        self._declared = declared
         self._reader = reader
         self._in_spark = in_spark
+        self._deliveries: list[Delivery] = []
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+        return self._declared.schema
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The open deliveries to sinks."""
+        return tuple(each for each in self._deliveries if not each.is_closed)
 
     @property
     def epoch(self) -> int:
@@ -195,6 +220,23 @@ class SparkView(TableForms):
         in_spark = self._spark()
         files = self._reader.delta_files(self.name, since)
         return from_files(in_spark.session, self.name, in_spark.setup.store, files, delta_schema(self.schema))
+
+    def _keys(self) -> tuple[str, ...]:
+        return self._declared.key_columns
+
+    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
+        self._declared.require_reader(name, reader)
+        if any(each.name == name for each in self.deliveries):
+            raise PlanError(
+                f"view {self.name!r}: {name!r} is being written already; close that delivery first"
+            )
+        store = self._reader.store
+        offset = SinkOffset(store, f"{self.name}/{name}")
+        sink = make(origin_of(store), offset.last())
+        on_written = None if sink.remembers else offset.note
+        delivery = Delivery(self, sink, name, retry=retry, poll_seconds=POLL_SECONDS, on_written=on_written)
+        self._deliveries = [*self.deliveries, delivery]
+        return delivery
 
     def __repr__(self) -> str:
         """Show name, epoch and the first rows."""

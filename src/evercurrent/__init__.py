@@ -17,6 +17,7 @@ from evercurrent.core.data.errors import (
     NameTakenError,
     PlanError,
     RetractionError,
+    SinkError,
     SubscriberError,
 )
 from evercurrent.core.data.release import VERSION
@@ -52,6 +53,7 @@ from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.epochs.subscriptions import SchemaChange
 from evercurrent.views.inspection.stats import prometheus_text
+from evercurrent.views.sinks.delivery import Delivery, Retry
 
 __version__ = VERSION
 
@@ -63,6 +65,7 @@ __all__ = [
     "CheckpointError",
     "Collection",
     "CorruptFileError",
+    "Delivery",
     "Engine",
     "EpochEvent",
     "EpochGoneError",
@@ -76,7 +79,9 @@ __all__ = [
     "PlanError",
     "Retain",
     "RetractionError",
+    "Retry",
     "SchemaChange",
+    "SinkError",
     "Snapshot",
     "Source",
     "SubscriberError",

@@ -194,12 +194,12 @@ def test_without_pyspark_what_to_install_is_said(monkeypatch):
 def test_what_needs_no_spark_is_imported_without_it():
     hidden = """
 import sys
-sys.modules |= dict.fromkeys(["pyspark", "py4j", "deltalake", "fsspec", "pandas"])
+sys.modules |= dict.fromkeys(["pyspark", "py4j", "deltalake", "fsspec", "pandas", "sqlalchemy", "pyiceberg"])
 import evercurrent.spark_bridge
 from evercurrent.spark_bridge.execution import preflight
 from evercurrent.spark_bridge.input import inputs
 from evercurrent.spark_bridge.runtime import java, session, spark_types
-from evercurrent.spark_bridge.examples import delta_lake, relational
+from evercurrent.views.sinks import delta_table, iceberg_table, sql_table
 print([name for name in sys.modules if name.split(".")[0] in ("pyspark", "py4j") and sys.modules[name]])
 """
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)

@@ -248,10 +248,17 @@ def every_error(engine: ec.Engine) -> str:
     except (ec.MissingFileError, ec.NameTakenError, ec.CorruptFileError) as error:
         lost: ec.CheckpointError = error
         return str(lost)
-    except (ec.EpochGoneError, ec.SubscriberError) as error:
+    except (ec.EpochGoneError, ec.SinkError, ec.SubscriberError) as error:
         other: ec.EvercurrentError = error
         return str(other)
     except ec.GrowthWarning as warning:
         return str(warning)
     snapshot: ec.Snapshot = engine.views["orders"].snapshot()
     return str(snapshot)
+
+
+def kept_outside(view: ec.View, folder: str) -> bool:
+    """A view as a table of a database and as files of deltas."""
+    table: ec.Delivery = view.to_sql(f"sqlite:///{folder}/views.db", "sums", retry=ec.Retry(most_seconds=5))
+    feed = view.to_parquet(f"{folder}/feed")
+    return table.join(10) and feed.join() and table.lag == 0

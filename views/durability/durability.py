@@ -402,6 +402,11 @@ class Durability:
         return None if self._open is None else self._open.residence
 
     @property
+    def store(self) -> Store:
+        """The store of the checkpoint."""
+        return self._checkpoint.store
+
+    @property
     def waiting(self) -> tuple[EvaluatedEpoch, ...]:
         """The epochs that are done and not committed yet."""
         return self._now().past.waiting

@@ -39,10 +39,12 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
+from ..sinks.delivery import Delivery
 from .epoch_runner import Running
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
 from .view import View
+from .view_sinks import DeliverySubscription
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -409,12 +411,26 @@ class Engine(LiveDeclarations):
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
+        deliveries = self._deliveries()
+        for delivery in deliveries:
+            delivery.drain()
         with self._turn:
             try:
                 self._running.close()
             finally:
                 for view in self.views.values() if self._running.durability is not None else ():
                     view._end()
+                for delivery in deliveries if self._running.durability is not None else ():
+                    delivery.close()
+
+    def _deliveries(self) -> tuple[Delivery, ...]:
+        """Return the open deliveries of all views."""
+        return tuple(
+            each.delivery
+            for view in self.views.values()
+            for each in view.subscriptions
+            if isinstance(each, DeliverySubscription) and each.delivery is not None
+        )
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -467,8 +483,8 @@ class Engine(LiveDeclarations):
     def stats(self) -> dict[str, Any]:
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
 
-        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger`` and
-        ``checkpoint``. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
+        ``checkpoint`` and ``sinks`` by view and name. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> engine = Engine()
@@ -483,7 +499,10 @@ class Engine(LiveDeclarations):
     def _figures(self, compiled: Compiled) -> dict[str, Any]:
         durability, last = self._running.durability, self._last_instant()
         checkpoint = None if durability is None else durability.figures()
-        return stats_of(self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint)
+        sinks = {f"{each.view_name}/{each.name}": each.figures() for each in self._deliveries()}
+        return stats_of(
+            self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
+        )
 
     def watch(self, watcher: Watcher) -> None:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.

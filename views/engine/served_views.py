@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cached_property
+from uuid import uuid4
 
 import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.state.ledger import Refused
 
+from ..checkpoint.origin import origin_of
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
@@ -43,6 +46,16 @@ class ServedViews:
     def is_durable(self) -> bool:
         """Whether there is a checkpoint."""
         return self._running.durability is not None
+
+    def origin(self) -> str:
+        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+        self.published()  # This opens the checkpoint.
+        durability = self._running.durability
+        return self._token if durability is None else origin_of(durability.store)
+
+    @cached_property
+    def _token(self) -> str:
+        return uuid4().hex
 
     def _shown(self) -> tuple[int, Mapping[str, Position]]:
         """Return the last epoch and the positions, of the checkpoint if there is one and its views are declared."""

@@ -37,10 +37,12 @@ from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
+from ..sinks.delivery import Delivery, Retry
 from .asynchronous import followed
 from .consumers import Reader, check_reader
 from .published import Published
 from .view_forms import ReadForms
+from .view_sinks import DeliverySubscription, MakeSink, Outputs
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -71,6 +73,10 @@ class ViewKeeper(Protocol):
     @property
     def turn(self) -> Turn:
         """The lock that a writer holds while all others wait."""
+        ...
+
+    def origin(self) -> str:
+        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -142,7 +148,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection, ReadForms):
+class View(Collection, ReadForms, Outputs):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -362,6 +368,34 @@ class View(Collection, ReadForms):
         self._subscriptions = with_another(self, subscription)
         return subscription
 
+    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
+        self.require_reader(name, reader)
+        with self._engine.turn:
+            require_free_name(self, name)
+            origin, key = self._engine.origin(), reader_key(self.name, name)
+            remembered = self._engine.readers.delivered().get(key)
+            sink = make(origin, remembered)
+            subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
+            self._engine.readers.enter(subscription, key)
+            self._subscriptions = with_another(self, subscription)
+        subscription.delivery = Delivery(
+            self, sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended
+        )
+        return subscription.delivery
+
+    def require_reader(self, name: str, reader: Reader) -> None:
+        """Check that the panes of the view fit what is done with its rows under this name.
+
+        Raises:
+            PlanError: they do not.
+        """
+        check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that tell its rows apart, if it is a grouping or an upsert source; otherwise none."""
+        return self._plan.keys_of(self._place)
+
     @property
     def watermark(self) -> datetime | int | None:
         """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
@@ -519,7 +553,7 @@ class View(Collection, ReadForms):
         return self._engine.reading(self.name)
 
     def _keys(self) -> tuple[str, ...]:
-        return self._plan.keys_of(self._place)
+        return self.key_columns
 
     def _delta_schema(self) -> pl.Schema:
         return pl.Schema({**self.schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})

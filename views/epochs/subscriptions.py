@@ -100,6 +100,11 @@ class Subscription:
         if result is not None:
             require_no_coroutine(self._callback, result)
 
+    def pass_over(self, epoch: int) -> None:
+        """Count an epoch as delivered that has not changed the view, if all before it were delivered."""
+        if self.is_open and self.delivered == epoch - 1:
+            self.delivered = epoch
+
     def follow(self, view: Followed, change: SchemaChange | None) -> None:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
         self._view = view
@@ -300,10 +305,6 @@ class Readers:
                     behind.append(subscription)
         for subscription_of_name in self._named.values():
             # An epoch that did not change the view counts as delivered, as there is nothing of it to deliver.
-            if (
-                isinstance(subscription_of_name, Subscription)
-                and subscription_of_name.is_open
-                and subscription_of_name.delivered == epoch - 1
-            ):
-                subscription_of_name.delivered += subscription_of_name not in behind
+            if isinstance(subscription_of_name, Subscription) and subscription_of_name not in behind:
+                subscription_of_name.pass_over(epoch)
         return failed

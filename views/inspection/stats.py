@@ -25,6 +25,7 @@ def stats_of(
     instant: int | None,
     positions: Mapping[str, Any],
     checkpoint: Mapping[str, Any] | None,
+    sinks: Mapping[str, Mapping[str, Any]],
 ) -> Stats:
     """Return what ``explain`` shows as numbers. Cost: the nodes of the plan and the runs of their states, not their rows."""
     places = plan.needed()
@@ -51,6 +52,7 @@ def stats_of(
         ],
         "ledger": {"rows": compiled.ledger.entries, "forgotten": compiled.ledger.forgotten},
         "checkpoint": None if checkpoint is None else dict(checkpoint),
+        "sinks": {name: dict(figures) for name, figures in sinks.items()},
     }  # fmt: skip
 
 
@@ -116,6 +118,15 @@ def prometheus_text(stats: Stats) -> str:
                 if figures.get(field) is not None
             ]
             lines += _family(f"{kind}_{field}", metric, text, values)
+    for field, text in (
+        ("lag", "Epochs that the sink is behind."),
+        ("failures", "Failed attempts, one after the other."),
+    ):
+        values = [
+            (f'{{view="{_escaped(figures["view"])}",sink="{_escaped(name)}"}}', figures[field])
+            for name, figures in stats.get("sinks", {}).items()
+        ]
+        lines += _family(f"sink_{field}", "gauge", text, values)
     return "\n".join(lines) + "\n"
 
 

@@ -12,9 +12,13 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed, require_columns
 
 
 class NetChange(NamedTuple):
-    """A net change: the rows as they are now, the keys whose rows are gone, and the last epoch in it."""
+    """A net change: the rows as they are now, and the last epoch in it.
+
+    ``replaced`` are the keys whose rows before are no longer there, ``gone`` those of them that have no row now.
+    """
 
     now: pl.DataFrame
+    replaced: pl.DataFrame
     gone: pl.DataFrame
     epoch: int
 
@@ -30,11 +34,25 @@ def net_change(delta: pl.DataFrame, keys: Sequence[str], after: int) -> NetChang
     columns = [name for name in delta.columns if name not in (EPOCH, DIFF)]
     rows = news.group_by(columns, maintain_order=True).agg(pl.col(DIFF).sum())
     now = rows.filter(pl.col(DIFF) > 0)
-    if (now[DIFF] > 1).any() or now.select(keys).is_duplicated().any():
-        raise InputError(
-            f"the delta has several rows of one key {listed(keys)}; name all columns that tell rows apart"
-        )
-    gone = rows.filter(pl.col(DIFF) < 0).join(now, on=list(keys), how="anti", nulls_equal=True)
+    require_one_row_each(now, keys)
+    replaced = rows.filter(pl.col(DIFF) < 0).select(keys)
+    gone = replaced.join(now, on=list(keys), how="anti", nulls_equal=True)
     last = news[EPOCH].max() if news.height else after
     assert isinstance(last, int)
-    return NetChange(now.select(columns), gone.select(keys), last)
+    return NetChange(now.select(columns), replaced, gone, last)
+
+
+def require_one_row_each(rows: pl.DataFrame, keys: Sequence[str]) -> None:
+    """Check that no key has two rows, counting a row with diff n as n rows.
+
+    Raises:
+        InputError: one has; names it.
+    """
+    twice = rows.select(keys).is_duplicated()
+    if DIFF in rows.columns:
+        twice |= rows[DIFF] > 1
+    if twice.any():
+        example = rows.filter(twice).select(keys).row(0)
+        raise InputError(
+            f"there are several rows of one key {listed(keys)}, such as {example!r}; name all columns that tell rows apart"
+        )

@@ -1,0 +1,105 @@
+"""The sink of databases on a real PostgreSQL, where one is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from sink_places import ordered
+
+sqlalchemy = pytest.importorskip("sqlalchemy")
+pytest.importorskip("psycopg")
+
+
+def programs() -> Path | None:
+    """The folder of PostgreSQL's own programs; Debian puts them off the PATH."""
+    if there := shutil.which("initdb"):
+        return Path(there).parent
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The url of a database of its own, on a socket in a folder."""
+    folder = programs()
+    if folder is None:
+        pytest.skip("PostgreSQL is not installed")
+    place = tmp_path_factory.mktemp("pg")
+    user = ["runuser", "-u", "nobody", "--"] if os.geteuid() == 0 else []
+    if user:  # PostgreSQL refuses to run as root.
+        os.chmod(place, 0o777)
+        for parent in place.parents[:2]:
+            os.chmod(parent, 0o755)
+    data = place / "data"
+    subprocess.run(
+        [*user, folder / "initdb", "-D", data, "-A", "trust", "-U", "me", "--no-sync"],
+        check=True,
+        capture_output=True,
+    )
+    options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+    subprocess.run(
+        [*user, folder / "pg_ctl", "-D", data, "-o", options, "-w", "-l", place / "log", "start"],
+        check=True,
+        capture_output=True,
+    )
+    try:
+        yield f"postgresql+psycopg://me@/postgres?host={place}"
+    finally:
+        subprocess.run(
+            [*user, folder / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=True, capture_output=True
+        )
+
+
+def test_a_view_is_kept_there_through_restarts_and_a_lost_connection(server: str, tmp_path: Path) -> None:
+    database = sqlalchemy.create_engine(server)
+
+    def rows() -> list[tuple]:
+        with database.connect() as connection:
+            return ordered([tuple(row) for row in connection.execute(sqlalchemy.text("select * from sums"))])
+
+    for start in range(0, 60, 20):
+        with ec.Engine(checkpoint=tmp_path / "checkpoint") as engine:
+            orders = engine.source(
+                "orders", {"who": pl.String, "what": pl.Float64, "n": pl.Int64}, kind="diffs"
+            )
+            sums = engine.view(
+                "sums", orders.group_by("who", "what").agg(n=pl.col("n").sum(), most=pl.col("n").max())
+            )
+            delivery = sums.to_sql(server, "sums", retry=ec.Retry(first_seconds=0.05))
+            for number in range(start, start + 20):
+                whos = [None if (number + place) % 5 == 0 else f"w{place}" for place in range(10)]
+                whats = [
+                    None if place % 4 == 0 else float("nan") if place % 4 == 1 else place / 2
+                    for place in range(10)
+                ]
+                engine.push("orders", {"who": whos, "what": whats, "n": range(number, number + 10)})
+                if number % 7 == 0 and number:
+                    engine.push(
+                        "orders",
+                        {
+                            "who": whos[:3],
+                            "what": whats[:3],
+                            "n": range(number, number + 3),
+                            "_diff": [-1] * 3,
+                        },
+                    )
+                if number % 10 == 5:  # As after a restart of the server.
+                    with database.connect() as connection:
+                        connection.execute(
+                            sqlalchemy.text(
+                                "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = 'postgres'"
+                            )
+                        )
+            assert delivery.join(30)
+            assert [tuple(map(repr, row)) for row in rows()] == [
+                tuple(map(repr, row)) for row in ordered(sums.read().rows())
+            ]
+        assert delivery.lag == 0
+    database.dispose()

@@ -1,0 +1,233 @@
+"""Tables that hold a view, one row per key: each epoch once, however often a delta is written, whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import evercurrent as ec
+from evercurrent.core.data.errors import InputError, SinkError
+from evercurrent.views.sinks.delta_table import DeltaTableSink
+from evercurrent.views.sinks.iceberg_table import IcebergTable
+from evercurrent.views.sinks.sink import Sink
+from evercurrent.views.sinks.sql_table import SqlTable
+from sink_places import ordered
+
+Read = Callable[[], list[tuple]]
+
+SCHEMA = pl.Schema({"key": pl.String(), "n": pl.Int64()})
+
+
+@pytest.fixture(params=["delta lake", "sqlite", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable[[str], Sink], Read]:
+    """A function that opens the sink for an origin, and one that reads what is there."""
+    if request.param == "sqlite":
+        pytest.importorskip("sqlalchemy")
+        return lambda origin: SqlTable(
+            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, origin
+        ), lambda: in_sqlite(tmp_path / "x.db")
+    if request.param == "iceberg":
+        return in_iceberg(tmp_path)
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "table")
+    return lambda origin: DeltaTableSink(path, ["key"], "depth", SCHEMA, origin), lambda: ordered(
+        pl.DataFrame(deltalake.DeltaTable(path).to_pyarrow_table()).rows()
+    )
+
+
+def in_sqlite(path: Path) -> list[tuple]:
+    with sqlite3.connect(path) as database:
+        return ordered(database.execute('SELECT * FROM "depth"').fetchall())
+
+
+def in_iceberg(folder: Path) -> tuple[Callable[[str], Sink], Read]:
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    (folder / "warehouse").mkdir()
+    catalog = catalogs.load_catalog(
+        "test", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
+    )
+    return lambda origin: IcebergTable(
+        catalog, "shop.depth", ["key"], "depth", SCHEMA, origin
+    ), lambda: ordered(pl.DataFrame(catalog.load_table("shop.depth").scan().to_arrow()).rows())
+
+
+def delta(epoch: int, *rows: tuple) -> pl.DataFrame:
+    schema = {"key": pl.String, "n": pl.Int64, "_epoch": pl.UInt64, "_diff": pl.Int64}
+    return pl.DataFrame([(key, n, epoch, diff) for key, n, diff in rows], schema=schema, orient="row")
+
+
+NOTHING = SCHEMA.to_frame()
+
+
+def test_deltas_are_merged_by_key(table):
+    opened, read = table
+    sink = opened("o")
+    assert sink.position() is None
+    sink.begin(NOTHING, 0)
+    sink.write(delta(1, ("a", 1, 1), ("b", 1, 1), (None, 5, 1)))
+    sink.write(delta(2, ("a", 1, -1), ("a", 2, 1), ("b", 1, -1), ("c", 9, 1)))
+    assert read() == ordered([("a", 2), ("c", 9), (None, 5)])
+    sink.write(delta(7, (None, 5, -1)))
+    assert read() == ordered([("a", 2), ("c", 9)])
+    assert sink.position() == opened("o").position() == 7
+
+
+def test_an_epoch_that_is_written_again_changes_nothing(table):
+    opened, read = table
+    sink = opened("o")
+    first, second = delta(1, ("a", 1, 1)), delta(2, ("a", 1, -1), ("b", 3, 1))
+    sink.begin(NOTHING, 0)
+    for each in (first, second, second, first):
+        sink.write(each)
+    assert read() == [("b", 3)]
+    assert sink.position() == 2
+    sink.write(pl.concat([first, second, delta(3, ("a", 4, 1))]))
+    assert read() == [("a", 4), ("b", 3)]
+
+
+def test_several_epochs_come_to_one_change(table):
+    opened, read = table
+    sink = opened("o")
+    sink.begin(NOTHING, 0)
+    sink.write(pl.concat([delta(1, ("a", 1, 1)), delta(2, ("a", 1, -1), ("a", 2, 1)), delta(3, ("x", 1, 1))]))
+    sink.write(pl.concat([delta(4, ("a", 2, -1)), delta(5, ("a", 3, 1)), delta(6, ("x", 1, -1))]))
+    assert read() == [("a", 3)]
+
+
+def test_a_key_with_two_rows_is_refused_and_nothing_is_written(table):
+    opened, read = table
+    sink = opened("o")
+    with pytest.raises(InputError, match="several rows of one key 'key', such as"):
+        sink.begin(pl.DataFrame({"key": ["a", "a"], "n": [1, 2]}), 0)
+    assert sink.position() is None
+    sink.begin(NOTHING, 0)
+    sink.write(delta(1, ("a", 1, 1)))
+    with pytest.raises(InputError, match="several rows of one key 'key'"):
+        sink.write(delta(2, ("b", 1, 1), ("b", 2, 1)))
+    sink.write(delta(2, ("b", 1, 1)))
+    assert read() == [("a", 1), ("b", 1)]
+
+
+def test_another_engine_begins_anew_and_the_first_does_not_go_on(table):
+    opened, read = table
+    first, second = opened("first"), opened("second")
+    first.begin(pl.DataFrame({"key": ["a", "b"], "n": [1, 2]}), 5)
+    assert second.position() is None
+    second.begin(pl.DataFrame({"key": ["c"], "n": [3]}), 5)
+    assert read() == [("c", 3)]
+    assert first.position() is None
+    with pytest.raises(SinkError, match="another engine"):
+        first.write(delta(6, ("a", 1, -1)))
+    assert read() == [("c", 3)]
+
+
+def test_a_write_that_fails_half_way_is_not_there(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, "o")
+    sink.begin(NOTHING, 0)
+    sink.write(delta(1, ("a", 1, 1)))
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        database.execute(
+            "CREATE TRIGGER fails BEFORE INSERT ON depth WHEN NEW.n = 13 BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    with pytest.raises(Exception, match="no"):
+        sink.write(delta(2, ("a", 1, -1), ("a", 2, 1), ("b", 13, 1)))
+    assert in_sqlite(tmp_path / "x.db") == [("a", 1)]
+    sink.write(delta(2, ("a", 1, -1), ("a", 2, 1)))
+    assert in_sqlite(tmp_path / "x.db") == [("a", 2)]
+
+
+def test_a_table_of_others_is_left_alone(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        database.execute("CREATE TABLE depth (key, n)")
+        database.execute("INSERT INTO depth VALUES ('mine', 1)")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, "o")
+    for refused in (sink.position, lambda: sink.begin(NOTHING, 0)):
+        with pytest.raises(SinkError, match="no view has written it; give another name"):
+            refused()
+    assert in_sqlite(tmp_path / "x.db") == [("mine", 1)]
+
+
+def test_other_columns_are_refused(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    url = f"sqlite:///{tmp_path}/x.db"
+    SqlTable(url, "depth", ["key"], SCHEMA, "o").begin(NOTHING, 0)
+    wider = pl.Schema({**SCHEMA, "more": pl.Int64()})
+    with pytest.raises(SinkError, match="has the columns key, n, and the view has key, n, more"):
+        SqlTable(url, "depth", ["key"], wider, "o").position()
+
+
+@pytest.mark.parametrize(
+    "dtype", [pl.UInt64, pl.Decimal(10, 2), pl.Datetime("ns"), pl.List(pl.Int64), pl.Duration("us")]
+)
+def test_types_that_the_database_does_not_hold_are_refused_by_name(tmp_path, dtype):
+    pytest.importorskip("sqlalchemy")
+    with pytest.raises(SinkError, match=r"column 'n' is .*cast it in the view"):
+        SqlTable(
+            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], pl.Schema({"key": pl.String, "n": dtype}), "o"
+        )
+
+
+def test_not_a_number_is_refused_by_sqlite(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    schema = {"key": pl.String(), "n": pl.Float64()}
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], schema, "o")
+    with pytest.raises(SinkError, match="column 'n' has a NaN"):
+        sink.begin(pl.DataFrame({"key": ["a"], "n": [float("nan")]}), 0)
+
+
+def test_every_type_that_is_held_comes_back(tmp_path):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901)
+    rows = pl.DataFrame(
+        {
+            "key": ["a", "b"], "small": [1, None], "real": [0.1, None], "flag": [True, None], "day": [moment.date(), None],
+            "at": [moment, None], "zoned": [moment.replace(tzinfo=UTC), None], "bytes": [b"\x00x", None],
+        }
+    ).with_columns(pl.col("small").cast(pl.UInt32), pl.col("key").cast(pl.Categorical).alias("kind"))  # fmt: skip
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], rows.schema, "o")
+    sink.begin(rows, 0)
+    table = sqlalchemy.Table(
+        "depth", sqlalchemy.MetaData(), autoload_with=sqlalchemy.create_engine(f"sqlite:///{tmp_path}/x.db")
+    )
+    with sqlalchemy.create_engine(f"sqlite:///{tmp_path}/x.db").connect() as connection:
+        there = connection.execute(sqlalchemy.select(table).order_by("key")).fetchall()
+    assert [tuple(row) for row in there] == [
+        ("a", 1, 0.1, True, moment.date(), moment, moment, b"\x00x", "a"),
+        ("b", *[None] * 7, "b"),
+    ]
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=3), max_size=6),
+    st.data(),
+)
+def test_any_history_written_any_number_of_times_is_the_view(history, data):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = ec.Engine()
+    source = engine.source("s", {"key": pl.String, "n": pl.Int64}, kind="upsert", key="key")
+    view = engine.view("v", source)
+    for rows in history:
+        engine.push("s", pl.DataFrame(rows, schema={"key": pl.String, "n": pl.Int64}, orient="row"))
+    deltas = list(view.deltas())
+    database = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    sink = SqlTable(database, "t", ["key"], view.schema, "o")
+    sink.begin(NOTHING, 0)
+    written = 0
+    while written < len(deltas):
+        again = data.draw(st.integers(0, written), label="written again from")
+        upto = data.draw(st.integers(written + 1, len(deltas)), label="up to")
+        sink.write(pl.concat(deltas[again:upto]))
+        written = upto
+    with database.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(sqlalchemy.text("SELECT * FROM t"))]
+    assert ordered(rows) == ordered(view.read().rows())

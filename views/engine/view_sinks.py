@@ -1,0 +1,288 @@
+"""Where the deltas of a view may go: databases, tables on files, folders, functions; each in a thread of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import listed, require_columns
+
+from ..epochs.subscriptions import Followed, SchemaChange, Subscription, require_plain_function
+from ..sinks.delivery import DeliveredView, Delivery, Retry
+from ..sinks.delta_table import DeltaTableSink
+from ..sinks.fed_source import FedEngine, FedSource, require_diffs
+from ..sinks.function_sink import FunctionSink
+from ..sinks.iceberg_table import IcebergTable
+from ..sinks.parquet_folder import ParquetFolder
+from ..sinks.sink import Sink
+from ..sinks.sql_table import SqlTable
+from ..store import Store, store_at
+from .consumers import Reader
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from pyiceberg.catalog import Catalog
+
+Key = str | Sequence[str] | None
+
+MakeSink = Callable[[str, int | None], Sink]
+"""Makes a sink from the origin of the rows and the epoch that is remembered under its name, None if there is none."""
+
+
+class Outputs(ABC):
+    """The methods of a view that write it, or its deltas, to a system outside.
+
+    Each returns a ``Delivery``: a thread that writes what is there now and then each epoch, once. Rows and the number of the epoch
+    are written in one step, so that nothing is missing or there twice whichever side crashes; called again, in this process
+    or in the next one on the same checkpoint, it goes on where the sink itself says that it is. A sink that fails is tried
+    again, after longer and longer pauses, and gets all that it has missed: ``delivery.lag`` says how far it is behind,
+    ``delivery.join()`` waits for it, and ``engine.close()`` waits for each that works.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """The columns and their types."""
+
+    @abstractmethod
+    def _keys(self) -> tuple[str, ...]:
+        """Return the key columns; none if its rows have no key."""
+
+    @abstractmethod
+    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
+        """Begin a delivery."""
+
+    def to_sql(
+        self, url: str | sa.Engine, table: str, *, key: Key = None, retry: Retry | None = None
+    ) -> Delivery:
+        """Keep a table of a database equal to the view, with one row per key, through SQLAlchemy.
+
+        Rows of an epoch and its number, in the table ``evercurrent_epochs``, are one transaction. The table is created with the
+        first contents; readers of it see whole epochs.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len("n"))
+        >>> delivery = hits.to_sql("sqlite:///hits.db", "hits")  # doctest: +SKIP
+        >>> engine.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> delivery.join()  # doctest: +SKIP
+        True
+
+        Args:
+            url: of SQLAlchemy, such as ``postgresql+psycopg://user@host/name`` or ``sqlite:///orders.db``, or an engine of it.
+            table: the name of the table, which no other view writes.
+            key: the columns that tell rows apart; by default those of the view, if it is a grouping or an upsert source.
+            retry: how long to leave a database alone that failed.
+
+        Raises:
+            PlanError: SQLAlchemy or the driver is missing, or the view has no key.
+            SinkError: a column has a type that the database does not hold exactly.
+        """
+        keys = self._required_keys("to_sql", key)
+        return self._deliver(
+            lambda origin, _: SqlTable(url, table, keys, self.schema, origin),
+            f"sql {table}",
+            "overwriting",
+            retry,
+        )
+
+    def to_delta(
+        self, path: str | Path, *, mode: Literal["merge", "append"] = "merge", key: Key = None,
+        storage_options: Mapping[str, str] | None = None, retry: Retry | None = None,
+    ) -> Delivery:  # fmt: skip
+        """Keep a Delta Lake table equal to the view (``mode="merge"``), or append its deltas to one (``"append"``).
+
+        The number of the epoch is in the same commit, as the version of an application. No Spark is needed.
+
+        Args:
+            path: the path or url of the table.
+            mode: "merge", a row per key; "append", the deltas with ``_epoch`` and ``_diff``.
+            key: for "merge", the columns that tell rows apart; by default those of the view.
+            storage_options: of the object store, as deltalake takes them.
+            retry: how long to leave a store alone that failed.
+
+        Raises:
+            PlanError: deltalake is missing, or the view has no key.
+            SinkError: a column has a type that the table does not hold exactly.
+        """
+        if mode not in ("merge", "append"):
+            raise PlanError(f"view {self.name!r}: to_delta: mode={mode!r}; there are 'merge' and 'append'")
+        if mode == "append" and key is not None:
+            raise PlanError(
+                f"view {self.name!r}: to_delta: key={key!r} goes with mode='merge'; leave out one of the two"
+            )
+        keys = self._required_keys("to_delta", key) if mode == "merge" else ()
+        name = f"delta {path}"
+        return self._deliver(
+            lambda origin, _: DeltaTableSink(str(path), keys, self.name, self.schema, origin, storage_options), name,
+            "overwriting" if keys else "deltas", retry,
+        )  # fmt: skip
+
+    def to_iceberg(
+        self, table: str, catalog: Catalog | Mapping[str, str], *, key: Key = None, retry: Retry | None = None
+    ) -> Delivery:
+        """Keep an Iceberg table equal to the view, with one row per key, through pyiceberg.
+
+        Args:
+            table: the name of the table, with its namespace: ``shop.hits``.
+            catalog: a catalog of pyiceberg, or the properties that ``load_catalog`` takes.
+            key: the columns that tell rows apart; by default those of the view.
+            retry: how long to leave a catalog alone that failed.
+
+        Raises:
+            PlanError: pyiceberg is missing, or the view has no key.
+            SinkError: a column has a type that the table does not hold exactly.
+        """
+        keys = self._required_keys("to_iceberg", key)
+        return self._deliver(
+            lambda origin, _: IcebergTable(catalog, table, keys, self.name, self.schema, origin),
+            f"iceberg {table}",
+            "overwriting",
+            retry,
+        )
+
+    def to_parquet(self, folder: str | Path | Store, *, retry: Retry | None = None) -> Delivery:
+        """Write the deltas as Parquet files, one or more epochs in each, with ``_epoch`` and ``_diff``.
+
+        The first file has the contents, each row with its count. The files of up to a million rows are named
+        ``<first epoch>-<last epoch>.parquet`` and never changed, so that ``pl.scan_parquet("folder/*.parquet")`` is a feed of changes.
+
+        Args:
+            folder: an empty folder, or a url of fsspec.
+            retry: how long to leave a store alone that failed.
+        """
+        store = store_at(folder)
+        return self._deliver(
+            lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry
+        )
+
+    def to_source(self, engine: FedEngine, source: str, *, retry: Retry | None = None) -> Delivery:
+        """Feed a source of another engine with the deltas, each epoch of the view as an epoch there.
+
+        The view's epoch is the position of the source, part of that engine's commits, so that both may be stopped and started
+        again, each on its own.
+
+        >>> from evercurrent import Engine
+        >>> first, second = Engine(), Engine()
+        >>> counts = first.view("counts", first.source("log", {"ip": pl.String}).group_by("ip").len("n"))
+        >>> hits = second.source("hits", {"ip": pl.String, "n": pl.UInt32}, kind="diffs")
+        >>> depth = second.view("depth", hits.group_by("n").len("ips"))
+        >>> delivery = counts.to_source(second, "hits")
+        >>> first.push("log", {"ip": ["a", "b", "a"]})
+        1
+        >>> delivery.join()
+        True
+        >>> sorted(depth.read().rows())
+        [(1, 1), (2, 1)]
+
+        Args:
+            engine: the engine that is fed.
+            source: the name of a source of it, of ``kind="diffs"`` with the columns of this view.
+            retry: how long to wait after a push that failed.
+
+        Raises:
+            PlanError: there is no such source, or it does not take rows back.
+        """
+        declared = engine.sources.get(source)
+        if declared is None:
+            raise PlanError(
+                f"view {self.name!r}: to_source: there is no source {source!r}; there are {listed(engine.sources)}"
+            )
+        require_diffs(self.name, source, declared.kind)
+        return self._deliver(
+            lambda origin, _: FedSource(engine, source, self.name, origin),
+            f"source {source}",
+            "deltas",
+            retry,
+        )
+
+    def foreach(
+        self, function: Callable[[pl.DataFrame], Any], *, name: str, retry: Retry | None = None
+    ) -> Delivery:
+        """Call a function with each delta, in a thread of its own; first with the contents, each row with its count.
+
+        A delta at which it raises is passed again, after a pause. The last epoch that it has taken is remembered under ``name``
+        in the next commit, so that after a crash the last ones may be passed once more: look at ``_epoch``.
+
+        Args:
+            function: takes a frame of the view's columns, ``_epoch`` and ``_diff``.
+            name: under which the engine remembers how far it is.
+            retry: how long to wait after it has raised.
+
+        Raises:
+            PlanError: it cannot be called, or is a coroutine function.
+        """
+        where = f"view {self.name!r}: foreach"
+        if not callable(function):
+            raise PlanError(f"{where}: {function!r} cannot be called; give a function of one frame")
+        require_plain_function(where, function)
+        return self._deliver(lambda _, remembered: FunctionSink(function, remembered), name, "deltas", retry)
+
+    def _required_keys(self, method: str, key: Key) -> tuple[str, ...]:
+        keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
+        require_columns(f"{method} of view {self.name!r}", self.schema, keys)
+        if not keys:
+            raise PlanError(
+                f"view {self.name!r}: {method}: its rows have no key; give key=[...], the columns that tell rows apart among "
+                f"{listed(self.schema)}, or write its deltas, as with to_parquet(...)"
+            )
+        return keys
+
+
+class DeliverySubscription(Subscription):
+    """The part of a delivery that the engine keeps: it wakes the delivery, and its position is in commits."""
+
+    delivery: Delivery | None = None
+
+    def __init__(self, view: Followed, delivered: int, name: str) -> None:
+        super().__init__(view, _nothing, delivered, name)
+
+    def deliver(self, epoch: int, frame: pl.DataFrame) -> None:
+        """Wake the delivery, which reads the delta itself."""
+        self._wake()
+
+    def pass_over(self, epoch: int) -> None:
+        """Wake the delivery, though the epoch has not changed the view, so that it knows how far it is."""
+        self._wake()
+
+    def follow(self, view: Followed, change: SchemaChange | None) -> None:
+        """Deliver the view that replaces the one so far, which has the same columns."""
+        super().follow(view, change)
+        if self.delivery is not None:
+            self.delivery.follow(
+                cast("DeliveredView", view)
+            )  # Whatever views follow each other in an engine are views.
+
+    def written(self, epoch: int) -> None:
+        """Note, in the thread of the delivery, how far the sink is."""
+        self.delivered = epoch
+
+    def catch_up(self) -> None:
+        """Wake the delivery."""
+        self._wake()
+
+    def close(self) -> None:
+        """End the delivery."""
+        super().close()
+        if self.delivery is not None and not self.delivery.is_closed:
+            self.delivery.close()
+
+    def ended(self) -> None:
+        """Note, in the thread of the delivery, that it has ended, so that the name is free."""
+        self.is_closed = True
+
+    def _wake(self) -> None:
+        if self.delivery is not None:
+            self.delivery.wake()
+
+
+def _nothing(_: pl.DataFrame) -> None:
+    """Take a delta; the delivery reads it itself."""

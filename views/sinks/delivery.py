@@ -1,0 +1,313 @@
+"""A delivery writes the deltas of a view to a sink in a thread of its own, tries again when it fails, and catches up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError, SinkError, first_line
+from evercurrent.core.data.schema import EPOCH
+from evercurrent.core.data.tags import tagged
+
+from .sink import Sink
+
+LOG = logging.getLogger("evercurrent")
+
+FINAL = (PlanError, InputError, SinkError, EpochGoneError)
+"""Errors that trying again does not mend."""
+
+DRAIN_SECONDS = 30.0
+"""How long the end of an engine waits for a sink that works."""
+
+
+@tagged("views.sinks:Retry")
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long a sink that failed is left alone: first so many seconds, then twice as long each time, at most so many.
+
+    >>> [Retry(first_seconds=1, most_seconds=5).pause(failures) for failures in (1, 2, 3, 4)]
+    [1.0, 2.0, 4.0, 5]
+    """
+
+    first_seconds: float = 0.5
+    most_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("first_seconds", self.first_seconds), ("most_seconds", self.most_seconds)):
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e6:
+                raise PlanError(f"Retry: {name}={seconds!r}; give seconds above 0")
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds after so many failures one after the other."""
+        return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 60))
+
+
+class Snapshot(Protocol):
+    """The contents of a view and their epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        ...
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        ...
+
+
+class DeliveredView(Protocol):
+    """A view, as far as it is delivered: of an engine in this process, or in a checkpoint."""
+
+    name: str
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return the contents and their epoch."""
+        ...
+
+    def deltas(self, since: int | None = None) -> Iterable[pl.DataFrame]:
+        """Return the changes after an epoch, a frame for each.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        ...
+
+
+@tagged("views.sinks:Delivery")
+class Delivery:
+    """A sink that is written from a view: how far it is, what failed, and the way to wait for it or end it.
+
+    It is returned by ``view.to_sql(...)`` and the like, and works in a thread of its own, so that no push waits for the
+    sink. The thread is woken by each epoch of the view; where the view is in a checkpoint that another process writes, it looks
+    there every ``poll_seconds``. When the sink raises, it is left alone for a while (``Retry``) and then gets all that it
+    has missed. An error that trying again cannot mend ends the delivery: ``error`` has it, and ``join`` raises it.
+    """
+
+    def __init__(
+        self,
+        view: DeliveredView,
+        sink: Sink,
+        name: str,
+        *,
+        retry: Retry | None = None,
+        poll_seconds: float | None = None,
+        on_written: Callable[[int], None] | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        """The name under which the engine remembers how far the sink is."""
+        self.epoch: int | None = None
+        """The epoch that the sink is current as of; None before anything was written."""
+        self.error: BaseException | None = None
+        """Why the last attempt failed; None if it did not."""
+        self.failures = 0
+        """How many attempts failed, one after the other."""
+        self._view, self._sink, self._retry = view, sink, retry or Retry()
+        self._poll, self._on_written, self._on_end = poll_seconds, on_written, on_end
+        self._changed = threading.Condition()
+        self._is_woken, self._is_ending, self.is_closed = True, False, False
+        self._retry_at = 0.0
+        self._thread = threading.Thread(
+            target=self._work, name=f"evercurrent sink {name} of {view.name}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def view_name(self) -> str:
+        """The name of the view."""
+        return self._view.name
+
+    @property
+    def lag(self) -> int:
+        """How many epochs of the view the sink is behind."""
+        return self._view.epoch - (-1 if self.epoch is None else self.epoch)
+
+    def figures(self) -> dict[str, Any]:
+        """Return what ``engine.stats()`` shows of it."""
+        return {
+            "view": self._view.name,
+            "place": self._sink.place,
+            "epoch": self.epoch,
+            "lag": self.lag,
+            "failures": self.failures,
+            "error": None if self.error is None else first_line(self.error),
+        }
+
+    def follow(self, view: DeliveredView) -> None:
+        """Go on with the view that replaces the one so far and has the same columns."""
+        self._view = view
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the thread look for new epochs."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the sink has every epoch up to now; return False if it has not after ``timeout`` seconds.
+
+        Raises:
+            SinkError: the delivery has ended, or was closed, before that.
+        """
+        until = self._view.epoch
+        self.wake()
+        with self._changed:
+            there = self._changed.wait_for(lambda: self._has(until) or self.is_closed, timeout)
+            if self._has(until) or not there:
+                return there
+        raise SinkError(
+            f"{self._where} is closed at epoch {self.epoch}: {self.error or 'by close()'}"
+        ) from self.error
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Wait until the sink has every epoch up to now, has failed, or this many seconds are over. Raises nothing."""
+        until = self._view.epoch
+        self.wake()
+        with self._changed:
+            self._changed.wait_for(lambda: self._has(until) or self.is_closed or self.failures > 0, seconds)
+
+    def close(self) -> None:
+        """End the delivery after the step under way. The sink keeps its position: the same call goes on from there."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(DRAIN_SECONDS)
+
+    def __repr__(self) -> str:
+        """Show the view, the sink, how far it is, and what failed."""
+        state = f"at epoch {self.epoch}, {self.lag} behind"
+        if self.error is not None:
+            state += f", after {self.failures} failures: {first_line(self.error)}"
+        return f"Delivery(view {self._view.name!r} to {self._sink.place}, {state}{', closed' if self.is_closed else ''})"
+
+    @property
+    def _where(self) -> str:
+        return f"view {self._view.name!r} to {self._sink.place}"
+
+    def _has(self, epoch: int) -> bool:
+        return self.epoch is not None and self.epoch >= epoch
+
+    def _work(self) -> None:
+        try:
+            while self._wait():
+                self._attempt()
+        finally:
+            self._sink.close()
+            if self._on_end is not None:
+                self._on_end()
+            with self._changed:
+                self.is_closed = True
+                self._changed.notify_all()
+
+    def _wait(self) -> bool:
+        """Wait for an epoch, the next look or the next attempt; return whether to go on."""
+        with self._changed:
+            if self.error is not None:
+                self._changed.wait_for(lambda: self._is_ending, max(0.0, self._retry_at - time.monotonic()))
+            else:
+                self._changed.wait_for(lambda: self._is_woken or self._is_ending, self._poll)
+            self._is_woken = False
+            return not self._is_ending
+
+    def _attempt(self) -> None:
+        try:
+            self._catch_up()
+        except BaseException as error:
+            self._note(error)
+            return
+        if self.error is not None:
+            LOG.info(
+                "%s works again, at epoch %s",
+                self._where,
+                self.epoch,
+                extra={"event": "sink", "view": self._view.name},
+            )
+        with self._changed:
+            self.error, self.failures = None, 0
+            self._changed.notify_all()
+
+    def _note(self, error: BaseException) -> None:
+        """Take down a failure: one that trying again does not mend ends the delivery."""
+        is_final = isinstance(error, FINAL) or not isinstance(error, Exception)
+        with self._changed:
+            self.error, self.failures = error, self.failures + 1
+            pause = self._retry.pause(self.failures)
+            self._retry_at = time.monotonic() + pause
+            self._is_ending |= is_final
+            self._changed.notify_all()
+        then = "; the delivery has ended" if is_final else f"; tried again in {pause:g} s"
+        LOG.warning(
+            "%s failed at epoch %s: %s: %s%s", self._where, self.epoch, type(error).__name__, first_line(error), then,
+            extra={"event": "sink", "view": self._view.name},
+        )  # fmt: skip
+
+    def _catch_up(self) -> None:
+        """Write every epoch that the sink does not have, from where the sink itself says that it is."""
+        if self.epoch is None or self.error is not None:
+            self._find_position()
+        while not self._is_ending and not self._has(until := self._view.epoch):
+            try:
+                self._write_after(self._written)
+            except EpochGoneError:
+                self._begin()
+            if not self._is_ending:
+                self._reached(until)
+
+    def _find_position(self) -> None:
+        """Go on behind the sink's own position; if it has none, or is ahead of the view, let it begin with the contents."""
+        position = self._sink.position()
+        if position is not None and position <= self._view.epoch:
+            self.epoch = None
+            self._reached(position)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        snapshot = self._view.snapshot()
+        self._sink.begin(snapshot.frame, snapshot.epoch)
+        self._reached(snapshot.epoch)
+
+    def _write_after(self, since: int) -> None:
+        """Write the deltas after an epoch, several epochs together up to the size of a step."""
+        gathered: list[pl.DataFrame] = []
+        for delta in self._view.deltas(since):
+            if gathered and sum(each.height for each in gathered) + delta.height > self._sink.most_rows:
+                self._write(pl.concat(gathered))
+                gathered = []
+                if self._is_ending:
+                    return
+            gathered.append(delta)
+        if gathered:
+            self._write(pl.concat(gathered))
+
+    def _write(self, delta: pl.DataFrame) -> None:
+        self._sink.write(delta)
+        last = delta[EPOCH].max()
+        assert isinstance(last, int)
+        self._reached(last)
+
+    @property
+    def _written(self) -> int:
+        assert self.epoch is not None
+        return self.epoch
+
+    def _reached(self, epoch: int) -> None:
+        with self._changed:
+            self.epoch = max(epoch, -1 if self.epoch is None else self.epoch)
+            self._changed.notify_all()
+        if self._on_written is not None:
+            self._on_written(epoch)

@@ -1,0 +1,143 @@
+"""A view kept as a Delta Lake table, merged by key, or its deltas appended to one. Through deltalake, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.release import install_command
+from evercurrent.core.data.schema import EPOCH
+
+from .counted_rows import counted
+from .lake_types import lake_frame, require_lake_types
+from .net_changes import net_change, require_one_row_each
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+MOST_ROWS = 500_000
+
+GONE = "__gone"
+
+
+class DeltaTableSink:
+    """A Delta Lake table whose commits hold an epoch each, as the version of the application ``evercurrent/<name>``.
+
+    The version of ``evercurrent/<name>/origin`` is a number that stands for the engine that wrote the commit.
+    With ``keys`` it holds the contents, one row per key, and each step is a MERGE. Without, it holds the deltas, with ``_epoch``
+    and ``_diff``, and each step is an append.
+    """
+
+    remembers, most_rows = True, MOST_ROWS
+
+    def __init__(
+        self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: str,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        try:
+            import deltalake  # noqa: F401
+        except ImportError:
+            raise PlanError(f"to_delta needs deltalake; type: {install_command('delta')}") from None
+        self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
+        self._options, self._origin = (
+            dict(storage_options or {}),
+            int(sha256(origin.encode()).hexdigest()[:15], 16),
+        )
+        self.place = f"Delta Lake table {path}"
+        require_lake_types(self.place, schema)
+
+    def position(self) -> int | None:
+        """See ``Sink.position``."""
+        table = self._table()
+        if table is None:
+            return None
+        epoch = table.transaction_version(self._application)
+        if epoch is None:
+            raise SinkError(f"{self.place} is there, and this view has not written it; give another path")
+        return (
+            int(epoch) if table.transaction_version(f"{self._application}/origin") == self._origin else None
+        )
+
+    def begin(self, contents: pl.DataFrame, epoch: int) -> None:
+        """See ``Sink.begin``: with keys, the table is overwritten in one commit.
+
+        Raises:
+            SinkError: it holds deltas up to another epoch, which are not taken back.
+        """
+        from deltalake import write_deltalake
+
+        is_there = self._table() is not None
+        if not self._keys and is_there:
+            raise SinkError(
+                f"{self.place} has deltas of another engine, or only up to an epoch so long ago that those since are no longer "
+                "retained; give another path"
+            )
+        if self._keys:
+            require_one_row_each(contents, self._keys)
+        rows = contents if self._keys else counted(contents, epoch)
+        write_deltalake(
+            self._path, lake_frame(rows), mode="overwrite" if is_there else "error",
+            schema_mode="overwrite" if is_there else None, storage_options=self._options or None,
+            commit_properties=self._commit(epoch),
+        )  # fmt: skip
+
+    def write(self, delta: pl.DataFrame) -> None:
+        """See ``Sink.write``."""
+        from deltalake import write_deltalake
+
+        written, table = self.position(), self._table()
+        if written is None or table is None:
+            raise SinkError(
+                f"{self.place} is gone, or written by another engine now; give each view a table of its own"
+            )
+        if self._keys:
+            self._merge(table, delta, written)
+            return
+        news = delta.filter(pl.col(EPOCH) > written)
+        if news.height:
+            last = news[EPOCH].max()
+            assert isinstance(last, int)
+            write_deltalake(table, lake_frame(news), mode="append", commit_properties=self._commit(last))
+
+    def close(self) -> None:
+        """See ``Sink.close``: nothing is open between two commits."""
+
+    def _merge(self, table: DeltaTable, delta: pl.DataFrame, written: int) -> None:
+        change = net_change(delta, self._keys, after=written)
+        if change.epoch <= written:
+            return
+        rows = pl.concat(
+            [
+                change.now.with_columns(pl.lit(False).alias(GONE)),
+                change.gone.with_columns(pl.lit(True).alias(GONE)),
+            ],
+            how="diagonal",
+        )
+        same = " AND ".join(f't."{key}" IS NOT DISTINCT FROM s."{key}"' for key in self._keys)
+        values = {f'"{name}"': f's."{name}"' for name in change.now.columns}
+        (
+            table.merge(lake_frame(rows), same, "s", "t", commit_properties=self._commit(change.epoch))
+            .when_matched_delete(f"s.{GONE}")
+            .when_matched_update(values)
+            .when_not_matched_insert(values, f"NOT s.{GONE}")
+            .execute()
+        )
+
+    def _table(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+
+        there = DeltaTable.is_deltatable(self._path, storage_options=self._options or None)
+        return DeltaTable(self._path, storage_options=self._options or None) if there else None
+
+    def _commit(self, epoch: int) -> CommitProperties:
+        from deltalake import CommitProperties, Transaction
+
+        written = (
+            Transaction(self._application, epoch),
+            Transaction(f"{self._application}/origin", self._origin),
+        )
+        return CommitProperties(app_transactions=list(written))

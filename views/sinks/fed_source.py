@@ -1,0 +1,107 @@
+"""A source of another engine as a sink: the deltas of a view are pushed into it, each epoch once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.schema import EPOCH
+
+from .counted_rows import counted
+
+
+class Fed(Protocol):
+    """A source, as far as it is fed."""
+
+    @property
+    def kind(self) -> str:
+        """What a row means."""
+        ...
+
+
+class FedEngine(Protocol):
+    """An engine, as far as it is fed: any ``Engine``."""
+
+    @property
+    def sources(self) -> Mapping[str, Fed]:
+        """The sources by name."""
+        ...
+
+    @property
+    def positions(self) -> Mapping[str, Any]:
+        """The position up to which each source was taken."""
+        ...
+
+    def push(self, source: str, data: Any, *, position: Any = None) -> int:
+        """Take one batch of changes."""
+        ...
+
+
+class FedSource:
+    """A source with diffs whose position is the last epoch of the view that feeds it: one partition for each view."""
+
+    remembers, most_rows = True, 1
+    """Each epoch of the view becomes an epoch there."""
+
+    def __init__(self, engine: FedEngine, source: str, view: str, origin: str) -> None:
+        self._engine, self._source, self._view = engine, source, f"{view}@"
+        self._partition = f"{view}@{origin}"
+        self.place = f"source {source!r} of another engine"
+
+    def position(self) -> int | None:
+        """See ``Sink.position``: the engine's own, which is part of its commits."""
+        partitions = self._engine.positions.get(self._source) or {}
+        if not isinstance(partitions, Mapping):
+            raise SinkError(
+                f"{self.place} has the position {partitions!r} of other input; feed a source of its own"
+            )
+        other = next(
+            (name for name in partitions if name.startswith(self._view) and name != self._partition), None
+        )
+        if other is not None:
+            raise SinkError(
+                f"{self.place} holds rows of the same view of another engine, up to epoch {partitions[other]}, which are not taken "
+                "back; feed a source of its own, or drop this one and declare it again"
+            )
+        epoch: int | None = partitions.get(self._partition)
+        return epoch
+
+    def begin(self, contents: pl.DataFrame, epoch: int) -> None:
+        """See ``Sink.begin``.
+
+        Raises:
+            SinkError: it has deltas up to another epoch, which are not taken back.
+        """
+        position = self.position()
+        if position is not None:
+            raise SinkError(
+                f"{self.place} has the deltas up to epoch {position}, and those since are no longer retained, or that epoch is still "
+                "to come; feed a source of its own, or drop this one and declare it again"
+            )
+        self._push(counted(contents, epoch), epoch)
+
+    def write(self, delta: pl.DataFrame) -> None:
+        """See ``Sink.write``."""
+        self._push(delta, delta.item(0, EPOCH))
+
+    def close(self) -> None:
+        """See ``Sink.close``: the engine stays open."""
+
+    def _push(self, rows: pl.DataFrame, epoch: int) -> None:
+        self._engine.push(self._source, rows.drop(EPOCH), position={self._partition: epoch})
+
+
+def require_diffs(view: str, source: str, kind: str) -> None:
+    """Check that a source takes rows with diffs.
+
+    Raises:
+        PlanError: it does not.
+    """
+    if kind != "diffs":
+        raise PlanError(
+            f"view {view!r}: to_source: source {source!r} is of kind {kind!r}, and the deltas of a view take rows back; declare "
+            "it with kind='diffs'"
+        )

@@ -1,0 +1,122 @@
+"""A view kept as an Iceberg table: rows by key, and the epoch as a property, in one transaction. Through pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.release import install_command
+
+from .lake_types import lake_frame, require_lake_types
+from .net_changes import net_change, require_one_row_each
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table, Transaction
+
+MOST_ROWS = 200_000
+
+
+class IcebergTable:
+    """An Iceberg table with one row per key. Its property ``evercurrent.<name>`` is the epoch, set in the same commit."""
+
+    remembers, most_rows = True, MOST_ROWS
+
+    def __init__(
+        self, catalog: Catalog | Mapping[str, str], table: str, keys: Sequence[str], name: str,
+        schema: Mapping[str, pl.DataType], origin: str,
+    ) -> None:  # fmt: skip
+        try:
+            from pyiceberg.catalog import Catalog, load_catalog
+        except ImportError:
+            raise PlanError(f"to_iceberg needs pyiceberg; type: {install_command('iceberg')}") from None
+        self._catalog = catalog if isinstance(catalog, Catalog) else load_catalog("evercurrent", **catalog)
+        self._name, self._keys, self._property, self._origin = (
+            table,
+            tuple(keys),
+            f"evercurrent.{name}",
+            origin,
+        )
+        self.place = f"Iceberg table {table}"
+        require_lake_types(self.place, schema)
+
+    def position(self) -> int | None:
+        """See ``Sink.position``."""
+        if not self._catalog.table_exists(self._name):
+            return None
+        properties = self._table().properties
+        epoch = properties.get(self._property)
+        if epoch is None:
+            raise SinkError(f"{self.place} is there, and this view has not written it; give another name")
+        return int(epoch) if properties.get(f"{self._property}.origin") == self._origin else None
+
+    def begin(self, contents: pl.DataFrame, epoch: int) -> None:
+        """See ``Sink.begin``: the rows are replaced in one commit."""
+        require_one_row_each(contents, self._keys)
+        rows = self._arrow(contents)
+        if not self._catalog.table_exists(self._name):
+            namespace = self._name.rpartition(".")[0]
+            if namespace:
+                self._catalog.create_namespace_if_not_exists(namespace)
+            with self._catalog.create_table_transaction(self._name, schema=rows.schema) as step:
+                step.append(rows)
+                step.set_properties(self._written(epoch))
+            return
+        self.position()  # Refuses a table that is not ours.
+        with self._table().transaction() as step:
+            step.overwrite(rows)
+            step.set_properties(self._written(epoch))
+
+    def write(self, delta: pl.DataFrame) -> None:
+        """See ``Sink.write``: rows of touched keys are deleted, those there are now are appended."""
+        written = self.position()
+        if written is None:
+            raise SinkError(
+                f"{self.place} is gone, or written by another engine now; give each view a table of its own"
+            )
+        change = net_change(delta, self._keys, after=written)
+        if change.epoch <= written:
+            return
+        with self._table().transaction() as step:
+            self._delete(step, lake_frame(change.replaced))
+            if change.now.height:
+                step.append(self._arrow(change.now))
+            step.set_properties(self._written(change.epoch))
+
+    def close(self) -> None:
+        """See ``Sink.close``: nothing is open between two commits."""
+
+    def _written(self, epoch: int) -> dict[str, str]:
+        return {self._property: str(epoch), f"{self._property}.origin": self._origin}
+
+    def _table(self) -> Table:
+        return self._catalog.load_table(self._name)
+
+    def _arrow(self, rows: pl.DataFrame) -> Any:
+        return lake_frame(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    def _delete(self, step: Transaction, keys: pl.DataFrame) -> None:
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        nullable = keys.filter(pl.any_horizontal(pl.col("*").is_null()))
+        plain = keys.drop_nulls()
+        if plain.height:
+            step.delete(
+                create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys))
+            )
+        for key in nullable.iter_rows(named=True):  # As many as there are groups of null.
+            step.delete(_equal_to(key))
+
+
+def _equal_to(key: Mapping[str, Any]) -> BooleanExpression:
+    from pyiceberg.expressions import And, EqualTo, IsNull, Reference
+
+    parts: list[BooleanExpression] = [
+        IsNull(term=Reference(name)) if value is None else EqualTo(term=Reference(name), value=value)
+        for name, value in key.items()
+    ]
+    return parts[0] if len(parts) == 1 else And(*parts)

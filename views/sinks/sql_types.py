@@ -1,0 +1,64 @@
+"""The type of SQL for each type of polars, and its values in Python as the database takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from evercurrent.core.data.errors import SinkError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+
+
+def sql_type(place: str, column: str, dtype: pl.DataType, dialect: str) -> sa.types.TypeEngine[Any]:
+    """Return the type of a column of a table.
+
+    Raises:
+        SinkError: the database has no type that holds each value exactly; says what to cast it to.
+    """
+    import sqlalchemy as sa
+
+    if isinstance(dtype, _WHOLE):
+        return sa.BigInteger()
+    if isinstance(dtype, pl.Decimal) and dialect != "sqlite":
+        return sa.Numeric(dtype.precision, dtype.scale)
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns":
+        return sa.DateTime(timezone=dtype.time_zone is not None)
+    simple: dict[Any, Any] = {
+        pl.Float32: sa.Double(), pl.Float64: sa.Double(), pl.Boolean: sa.Boolean(), pl.Date: sa.Date(),
+        pl.String: sa.Text(), pl.Categorical: sa.Text(), pl.Enum: sa.Text(), pl.Binary: sa.LargeBinary(),
+    }  # fmt: skip
+    kind = simple.get(type(dtype))
+    if kind is None:
+        raise SinkError(
+            f"{place}: column {column!r} is {dtype}, which no column of {dialect} holds exactly; cast it in the view, "
+            "as to pl.String, pl.Int64 or pl.Datetime('us')"
+        )
+    kind_of_sql: sa.types.TypeEngine[Any] = kind
+    return kind_of_sql
+
+
+def sql_values(place: str, rows: pl.DataFrame, dialect: str) -> list[dict[str, Any]]:
+    """Return rows as dictionaries of Python's values, by ``c0``, ``c1`` and so on, as names of columns may be anything.
+
+    Raises:
+        SinkError: a value that the database would change, as a NaN in SQLite, which becomes null.
+    """
+    for column in rows.get_columns():
+        if dialect == "sqlite" and column.dtype.is_float() and column.is_nan().any():
+            raise SinkError(
+                f"{place}: column {column.name!r} has a NaN, which SQLite would turn into null; write "
+                f".with_columns(pl.col({column.name!r}).fill_nan(None)) in the view if that is meant"
+            )
+    moments = [
+        pl.col(name).dt.convert_time_zone("UTC")
+        for name, dtype in rows.schema.items()
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None
+    ]
+    numbered = rows.with_columns(moments)
+    numbered.columns = [f"c{place}" for place in range(rows.width)]
+    return numbered.to_dicts()
