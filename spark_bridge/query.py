@@ -21,6 +21,8 @@ from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.progress import EpochProgress
+from evercurrent.views.partitioned.stages_text import stages_text
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 
@@ -238,6 +240,25 @@ class Query(SparkViews, QueryNames):
         plan = self._in_spark.setup.unpickled()
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.request(FireRequest(view, key, window))
+
+    def progress(self) -> EpochProgress | None:
+        """Return the measures of the last epoch that this process has run; None before the first.
+
+        Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
+        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
+        in another process, and there is none.
+        """
+        kept = self._batches.opened().progress
+        return kept[-1] if kept else None
+
+    def recent_progress(self) -> list[EpochProgress]:
+        """Return the measures of the last hundred epochs that this process has run, the oldest first."""
+        return list(self._batches.opened().progress)
+
+    def explain(self) -> str:
+        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran."""
+        epochs = self._batches.opened()
+        return stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
 
     def __repr__(self) -> str:
         """Show the name, whether it runs, the epoch, and the views."""

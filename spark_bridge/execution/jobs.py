@@ -21,6 +21,7 @@ from evercurrent.views.store import store_at
 
 from ..input.inputs import arriving, untagged
 from ..input.origins import origins_apart
+from .job_names import name_of, named_jobs
 from .parallelism import cores, tasks_for
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ class Arriving:
         runner = self.setup.runner()
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
-            yield _result(arrived(self.setup, runner, self.instant, place, chunk))
+            done = arrived(self.setup, runner, self.instant, place, chunk)
+            done.ran_elsewhere = True
+            yield _result(done)
 
 
 def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> TaskResult:
@@ -142,16 +145,20 @@ class InBuckets:
             for number in batch.column(0).to_pylist():
                 kept: ChangedStates = {}
                 (done,) = runner.run([self.tasks[number]], kept)
-                done.states = runner.write(kept)[0]
+                done.states, done.ran_elsewhere = runner.write(kept)[0], True
                 yield _result(done)
 
 
 class SparkJobs:
     """The jobs of stages in Spark, with the buckets distributed over as many tasks as their rows are worth."""
 
-    def __init__(self, spark: SparkSession, setup: Setup) -> None:
+    def __init__(
+        self, spark: SparkSession, setup: Setup, views: Mapping[int, tuple[str, ...]] | None = None
+    ) -> None:
         self._spark = spark
         self._setup = setup
+        self._views = views or {}
+        """The views that each stage makes, after which its jobs are named."""
 
     @property
     def cores(self) -> int:
@@ -160,14 +167,19 @@ class SparkJobs:
 
     def arrive(self, rows: DataFrame, instant: Instant, tasks: int) -> list[TaskResult]:
         """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks."""
-        return _done(rows.coalesce(tasks).mapInArrow(Arriving(self._setup, instant), RESULT))
+        with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
+            return _done(rows.coalesce(tasks).mapInArrow(Arriving(self._setup, instant), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Return the results of a stage's tasks."""
         rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
         wanted = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
         numbers = self._spark.range(0, len(tasks), 1, wanted)
-        return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
+        stage = tasks[0].stage
+        with named_jobs(
+            self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))
+        ):
+            return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

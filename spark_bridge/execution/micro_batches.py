@@ -29,6 +29,7 @@ from ..input.origins import require_order, with_origins
 from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
+from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
 from .parallelism import partitions
 
@@ -121,7 +122,8 @@ class MicroBatches:
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
         """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
         epochs = self.opened()
-        jobs = SparkJobs(rows.sparkSession, self.setup)
+        views = {stage.number: tuple(stage.views) for stage in epochs.cut.stages}
+        jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         done = epochs.last.facts.get(SPARK, {}).get("asked", [])
         attempt = self._attempt(batch, done)
@@ -165,9 +167,10 @@ class MicroBatches:
         sources, there = self.setup.sources(), partitions(rows)
         if most_rows:
             most, tasks = most_bytes(rows, self.options.limits), min(there, jobs.cores)
-            here = collected(
-                with_origins(rows, sources), most_rows, most, None if expected.rows is None else tasks
-            )
+            with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
+                here = collected(
+                    with_origins(rows, sources), most_rows, most, None if expected.rows is None else tasks
+                )
             if here is not None:
                 return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
             # It exceeds the limits, and by how much is not known.

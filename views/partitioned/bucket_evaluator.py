@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from ..checkpoint import PieceRef, Pieces, StateRecord
 from .clocks import Clocks
 from .held_states import HeldStates
 from .limits import DriverLimits
+from .stage_progress import StageProgress
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
 from .workers import Workers
@@ -73,6 +75,7 @@ class BucketResult:
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
     measured: list[tuple[NodeId, Measures]] = field(default_factory=list)
+    stages: list[StageProgress] = field(default_factory=list)
 
 
 class BucketEvaluator:
@@ -114,8 +117,12 @@ class BucketEvaluator:
         work.signals = self._signals(taken.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            done = taken.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            begun = time.perf_counter()
+            tasks = self._tasks(stage, instant, work) if stage.number else []
+            done = taken.arrive(instant) if stage.number == 0 else self._run(tasks, work)
             done.sort(key=lambda one: one.place)
+            seconds = time.perf_counter() - begun
+            work.stages.append(StageProgress.of(stage.number, tuple(stage.views), seconds, tasks, done))
             self._collect(done, work)
             self._clocks.advance(stage.number, now, done)
         return work
@@ -131,7 +138,8 @@ class BucketEvaluator:
 
     # Stages
 
-    def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
+    def _tasks(self, stage: Stage, instant: Instant, work: BucketResult) -> list[Task]:
+        """Return a task for each bucket in which a stage has work to do."""
         tasks = []
         for bucket in range(self._buckets):
             given = _given(stage, bucket, work.rows)
@@ -141,6 +149,9 @@ class BucketEvaluator:
             if given or signalled or self._is_due(stage, bucket, instant):
                 known = self._states_of(stage, bucket)
                 tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
+        return tasks
+
+    def _run(self, tasks: Sequence[Task], work: BucketResult) -> list[TaskResult]:
         if not tasks:
             return []
         if self.executors is None or self._is_run_here(tasks, self.executors):

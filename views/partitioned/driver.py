@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -18,13 +20,18 @@ from ..durability.digest_schemes import EarlierNames
 from ..durability.plan_diff import require_all_states, require_same_buckets, warn_of_unclaimed
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
+from ..epochs.run_events import LOG
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
+from .progress import EpochProgress, progress_of
 from .stage_runner import StageRunner
 from .tasks import FireRequest
+
+PROGRESS = 100
+"""Of so many epochs the measures are kept."""
 
 
 class Epochs:
@@ -60,6 +67,9 @@ class Epochs:
         )
         self.executors = executors
         self._saver = Saver(pieces)
+        self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
+        """The measures of the last epochs of this process."""
+        self._evaluated: BucketResult | None = None
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
@@ -175,9 +185,23 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
+        begun = time.perf_counter()
         taken = BucketInput(arrive, promised or {}, fires, positions, facts)
         self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken)
+        self._note_progress(begun)
         return self.last
+
+    def _note_progress(self, begun: float) -> None:
+        """Keep and log the measures of the last epoch."""
+        evaluated = self._evaluated
+        if evaluated is None:
+            return
+        nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
+        seconds = time.perf_counter() - begun
+        progress = progress_of(self.last, evaluated, nodes, seconds, self.clocks.watermarks())
+        self._evaluated = None
+        self.progress.append(progress)
+        LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs
 
@@ -192,6 +216,7 @@ class Epochs:
 
     def publish(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: the record of the commit is all that readers need."""
+        self._evaluated = evaluated
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""

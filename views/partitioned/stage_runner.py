@@ -115,6 +115,7 @@ class StageRunner:
 
     def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
         """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
+        begun = time.perf_counter()
         stage, now = self.cut.stages[0], self._begin(instant)
         names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
         given = {names[name]: Delta(frame) for name, frame in arrived.items()}
@@ -123,6 +124,7 @@ class StageRunner:
         deltas = self._evaluate(stage, done, now, local)
         passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
         self._finish(done, instant.epoch, stage, deltas, passing)
+        done.seconds = time.perf_counter() - begun
         return done
 
     def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
@@ -172,6 +174,7 @@ class StageRunner:
         return node, queries.windows(fire.key, fire.window)[1].keys
 
     def _run(self, task: Task, kept: ChangedStates) -> TaskResult:
+        begun = time.perf_counter()
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
         states = self._put(stage, task.bucket, task.states)
         before = {name: state.saved() for name, state in states.items()}
@@ -188,6 +191,7 @@ class StageRunner:
                 after = states[name].saved()
                 if not _same(before[name], after):
                     kept[f"{name}/{task.bucket}"] = states[name], after
+            done.seconds = time.perf_counter() - begun
             return done
         finally:
             for node in task.signals:

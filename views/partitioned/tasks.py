@@ -85,7 +85,8 @@ class TaskResult:
     ``arrived_bytes`` their size, and ``origins`` has their partitions and files, where these matter. Refused rows that are
     too large to be passed on in memory are in ``refused_files``, in their order, and ``refused`` has them without rows.
     ``held_at`` is how far windows hold back the watermark
-    after them, by state id. ``measured`` has the measures of the nodes whose state the stage keeps.
+    after them, by state id. It took ``seconds``, and
+    ``ran_elsewhere`` if not in the process of the driver. ``measured`` has the measures of the nodes whose state the stage keeps.
     """
 
     stage: int
@@ -99,5 +100,7 @@ class TaskResult:
     measured: dict[NodeId, Measures] = field(default_factory=dict)
     arrived: int = 0
     arrived_bytes: int = 0
+    seconds: float = 0.0
+    ran_elsewhere: bool = False
     refused_files: tuple[PieceRef, ...] = ()
     origins: Origins = field(default_factory=dict)
