@@ -101,9 +101,11 @@ def archive(path: str | Path = "environment.tar.gz", *, include: Sequence[str] =
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, unfinished = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
-        with os.fdopen(handle, "wb") as raw, _compressed(raw, level) as stream, tarfile.open(
-            fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, dereference=True
-        ) as packed:
+        with (
+            os.fdopen(handle, "wb") as raw,
+            _compressed(raw, level) as stream,
+            tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, dereference=True) as packed,
+        ):
             _put_text(packed, "bin/python", RUNS_FROM_ANYWHERE.format(program=_program()))
             for name in sorted(files):
                 packed.add(files[name], name, recursive=False, filter=_without_owner)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.clock import END_OF_TIME
-from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
@@ -277,7 +277,8 @@ class Query(SparkViews, QueryNames):
         """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
 
         Raises:
-            InputError: that is not a length of time.
+            InputError: that is not a length of time; or the query has ended as a value could not be computed.
+            EvercurrentError: the query has ended with another error of this package; ``exception()`` has Spark's.
         """
         require_timeout(timeout)
         try:
@@ -286,6 +287,12 @@ class Query(SparkViews, QueryNames):
                 return True
             # Spark counts in milliseconds, and does not take 0.
             return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+        except Exception:
+            own = self._batches.error
+            if isinstance(own, EvercurrentError):
+                # In a sentence, and not with Spark's pages around it, which exception() has.
+                raise own.with_traceback(None) from own.__cause__
+            raise
         finally:
             if not self.streaming_query.isActive:
                 self._lock.release()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from evercurrent.core.data.errors import InputError
 from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.source import Source, accepted
 from evercurrent.views.partitioned.limits import MEBIBYTE
@@ -23,6 +24,7 @@ from ..input.inputs import arriving, untagged
 from ..input.origins import origins_apart
 from .job_names import name_of, named_jobs
 from .parallelism import cores, tasks_for
+from .task_failures import TaskFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +105,11 @@ class Arriving:
         runner = self.setup.runner()
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
-            done = arrived(self.setup, runner, self.instant, place, chunk)
+            try:
+                done = arrived(self.setup, runner, self.instant, place, chunk)
+            except InputError as error:
+                yield _result(TaskFailure.of(error, f"partition {partition} as it arrives"))
+                return
             done.ran_elsewhere = True
             yield _result(done)
 
@@ -144,7 +150,12 @@ class InBuckets:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 kept: ChangedStates = {}
-                (done,) = runner.run([self.tasks[number]], kept)
+                task = self.tasks[number]
+                try:
+                    (done,) = runner.run([task], kept)
+                except InputError as error:
+                    yield _result(TaskFailure.of(error, f"stage {task.stage}, bucket {task.bucket}"))
+                    return
                 done.states, done.ran_elsewhere = runner.write(kept)[0], True
                 yield _result(done)
 
@@ -171,14 +182,16 @@ class SparkJobs:
             return _done(rows.coalesce(tasks).mapInArrow(Arriving(self._setup, instant), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
-        """Return the results of a stage's tasks."""
+        """Return the results of a stage's tasks.
+
+        Raises:
+            InputError: a value cannot be computed; names stage and bucket.
+        """
         rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
         wanted = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
         numbers = self._spark.range(0, len(tasks), 1, wanted)
         stage = tasks[0].stage
-        with named_jobs(
-            self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))
-        ):
+        with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
             return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
 
 
@@ -195,10 +208,14 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _result(done: TaskResult) -> pa.RecordBatch:
+def _result(done: TaskResult | TaskFailure) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done, protocol=5)], pa.binary())})
 
 
 def _done(results: DataFrame) -> list[TaskResult]:
     column = results.toArrow().column(0)
-    return [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
+    done = [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
+    for one in done:
+        if isinstance(one, TaskFailure):
+            raise one.error()
+    return done

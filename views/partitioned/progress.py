@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from evercurrent.core.circuit.circuit import NodeId
 
 from ..checkpoint import Commit, StateRecord
+from ..inspection.questions import shown_watermark
 from .bucket_evaluator import BucketResult
 from .stage_progress import StageProgress
+
 
 @dataclass(frozen=True, slots=True)
 class ViewProgress:
@@ -25,8 +28,8 @@ class EpochProgress:
     """The measures of one epoch of a query.
 
     ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
-    last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` are
-    microseconds since 1970, by source.
+    last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
+    how far the event time of each source is complete, as those of an engine.
     """
 
     epoch: int
@@ -40,7 +43,7 @@ class EpochProgress:
     state_rows: int
     state_bytes: int
     files: int
-    watermarks: Mapping[str, int]
+    watermarks: Mapping[str, datetime | int | None]
 
     @property
     def slowest(self) -> StageProgress | None:
@@ -90,7 +93,9 @@ def progress_of(
     for view, node in nodes.items():
         rows_in = [came for measured, (_, came, _) in evaluated.measured if measured == node]
         if rows_in:
-            views[view] = ViewProgress(sum(rows_in), sum(part.rows for part in evaluated.deltas.get(view, ())))
+            views[view] = ViewProgress(
+                sum(rows_in), sum(part.rows for part in evaluated.deltas.get(view, ()))
+            )
     return EpochProgress(
         epoch=last.epoch,
         batch=last.facts.get("spark", {}).get("batch"),
@@ -103,7 +108,7 @@ def progress_of(
         state_rows=rows,
         state_bytes=size,
         files=files,
-        watermarks=watermarks,
+        watermarks={name: shown_watermark(instant) for name, instant in watermarks.items()},
     )
 
 
