@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.errors import first_line
 
+from ..runtime.session import is_local as is_local_master
 from . import executor_facts
 from .parallelism import cores
 
@@ -41,7 +44,7 @@ def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float)
         places = context.parallelize(range(first, first + count), count)
         facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
         registered = int(context._jsc.sc().getExecutorMemoryStatus().size())
-    is_local = context.master.startswith("local")
+    is_local = is_local_master(context.master)
     # The driver is registered beside the executors.
     return Probed(list(facts), 1 if is_local else max(1, registered - 1))
 
@@ -72,19 +75,19 @@ class _by_value:  # noqa: N801 (it is used as a function)
     def __enter__(self) -> None:
         from pyspark import cloudpickle
 
+        register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
         for module in _modules():
-            cloudpickle.register_pickle_by_value(module)
+            register(module)
 
     def __exit__(self, *_: object) -> None:
         from pyspark import cloudpickle
 
+        unregister: Callable[[ModuleType], None] = cloudpickle.unregister_pickle_by_value
         for module in _modules():
-            cloudpickle.unregister_pickle_by_value(module)
+            unregister(module)
 
 
-def _modules() -> tuple[Any, ...]:
-    import sys
-
+def _modules() -> tuple[ModuleType, ...]:
     return executor_facts, sys.modules[__name__]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evercurrent.views.partitioned.limits import MEBIBYTE
 
@@ -35,7 +35,7 @@ def heap(spark: SparkSession) -> int | None:
     """Return the most memory of the driver's Java, and at most what a job may return; None if it is elsewhere."""
     if not hasattr(spark, "_jsc"):
         return None
-    context = spark.sparkContext
+    context: Any = spark.sparkContext
     memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
     most = int(context._jsc.sc().conf().getSizeAsBytes("spark.driver.maxResultSize", "1g"))
     return min(memory, most) if most else memory
