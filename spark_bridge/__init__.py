@@ -3,6 +3,8 @@
 pyspark is needed to start a query, and not to import this package.
 """
 
+from evercurrent.views.partitioned.progress import EpochProgress
+
 from . import deploy
 from .batch import run_batch
 from .execution.micro_batches import OnEpoch
@@ -12,6 +14,7 @@ from .query import Query, run
 from .runtime.session import local_session, session
 
 __all__ = [
+    "EpochProgress",
     "OnEpoch",
     "PreflightError",
     "Query",

@@ -21,6 +21,7 @@ from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.limits import DRIVER_BYTES
 from evercurrent.views.partitioned.progress import EpochProgress
 from evercurrent.views.partitioned.stages_text import stages_text
 from evercurrent.views.partitioned.tasks import FireRequest
@@ -29,6 +30,7 @@ from evercurrent.views.store import Store
 from .execution.arguments import (
     checkpoint_in_spark,
     require_declarations,
+    require_driver_bytes,
     require_name,
     require_on_epoch,
     require_sizes,
@@ -69,6 +71,7 @@ def run(
     heartbeat_seconds: float | None = None,
     on_epoch: OnEpoch | None = None,
     driver_rows: int = DRIVER_ROWS,
+    driver_bytes: int = DRIVER_BYTES,
     name: str | None = None,
 ) -> Query:
     """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
@@ -91,13 +94,16 @@ def run(
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails
             before its commit is run again and passed again, with the same rows: make the sink idempotent by epoch.
             Epoch 0, in which a group without rows gets its row, precedes all micro-batches and is not passed.
-        driver_rows: stages with at most this many rows run in the driver process, without a Spark job. So do the rows of
-            a micro-batch if the one before had this few: a plain job collects them, and stops at that number.
+        driver_rows: stages with at most this many rows run in the driver process, without a Spark job, where two tasks could
+            run at the same time; down to half as many where more could. So do the rows of a micro-batch if the one before had
+            this few: a plain job collects them, and stops at that number.
+        driver_bytes: the same limit in bytes; what exceeds either runs in executors.
         name: the name of the query, as Spark shows it.
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
         PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
+        PreflightError: an executor cannot run the query, for example as a library is missing there.
         CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
     """
     require_spark()
@@ -113,7 +119,7 @@ def run(
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
         beat = heartbeat(spark, heartbeat_seconds)
-    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
+    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch, driver_bytes=driver_bytes)
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
@@ -149,9 +155,12 @@ def prepared(
     buckets: int,
     driver_rows: int,
     on_epoch: OnEpoch | None,
+    *,
+    driver_bytes: int = DRIVER_BYTES,
 ) -> MicroBatches:
     """Return the function for micro-batches, after all checks that are possible before the first one."""
     require_sizes(buckets, driver_rows)
+    require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
     options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
@@ -169,7 +178,7 @@ def prepared(
     check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
     batches = MicroBatches(
         Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
-        Options(options_of_checkpoint, driver_rows, on_epoch),
+        Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
     )
     from .output.delta_source import register  # It needs pyspark when it is imported.
 

@@ -12,6 +12,7 @@ in an upsert source without ``sequence_by``, only rows of one partition and one 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -123,9 +124,24 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise PlanError(f"heartbeat_seconds={seconds!r}; give a number of seconds above 0, or leave it out")
+    require_python_of_workers("heartbeat_seconds=")
     from .beats import beats
 
     return beats(spark, seconds)
+
+
+def require_python_of_workers(what: str) -> None:
+    """Check that the driver has the Python of the workers too, which Spark runs beside it for a source written in Python.
+
+    Raises:
+        PlanError: it is a path of the executors, in an archive.
+    """
+    program = os.environ.get("PYSPARK_PYTHON", "")
+    if program.startswith(".") and not os.path.exists(program):
+        raise PlanError(
+            f"{what} is a source in Python, for which Spark runs {program} in the driver's folder {os.getcwd()}, too, and it "
+            "is not there; unpack the archive there: mkdir environment && tar -xzf environment.tar.gz -C environment"
+        )
 
 
 # One DataFrame back to several.

@@ -146,7 +146,19 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     query.view("visitors").to_spark().createOrReplaceTempView("visitors")
     spark_bridge.run_batch(engine, {"hits": spark.read.parquet(folder)}, checkpoint="other.checkpoint")
     print(spark_bridge.views(engine, "hits.checkpoint")["depth"].read())
+    progress: spark_bridge.EpochProgress | None = query.progress()
+    if progress is not None and progress.slowest is not None:
+        print(progress.slowest.slowest_bucket, progress.stages[0].ran_in, query.explain())
     return query.view("depth").read()
+
+
+def on_a_cluster(master: str) -> SparkSession:
+    """Executors get this environment, and nothing else."""
+    environment = spark_bridge.deploy.archive("environment.tar.gz", include=["my_functions"], level=0)
+    try:
+        return spark_bridge.session("views", master=master, archive=environment)
+    except spark_bridge.PreflightError as error:
+        raise SystemExit(str(error)) from error
 
 
 def played(engine: ec.Engine) -> None:
