@@ -5,11 +5,11 @@ Other errors are raised in the task, as another attempt may succeed: a store tha
 
 from __future__ import annotations
 
-import os
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
-import evercurrent
+from evercurrent.core.data import errors
 from evercurrent.core.data.errors import InputError
 
 
@@ -39,7 +39,7 @@ def user_trace(error: BaseException) -> str:
     cause = error.__cause__
     if cause is None or cause.__traceback__ is None:
         return ""
-    package = os.path.dirname(evercurrent.__file__)
+    package = str(Path(errors.__file__).parents[2])
     frames = traceback.extract_tb(cause.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(package)]
     lines = traceback.format_list(own) + traceback.format_exception_only(cause)

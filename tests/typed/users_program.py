@@ -152,11 +152,13 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     return query.view("depth").read()
 
 
-def on_a_cluster(master: str) -> SparkSession:
+def on_a_cluster(engine: ec.Engine, master: str) -> spark_bridge.Query:
     """Executors get this environment, and nothing else."""
     environment = spark_bridge.deploy.archive("environment.tar.gz", include=["my_functions"], level=0)
     try:
-        return spark_bridge.session("views", master=master, archive=environment)
+        spark = spark_bridge.session("views", master=master, archive=environment)
+        stream = spark.readStream.schema("ip string").parquet("hits")
+        return spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint", driver_bytes=1 << 24)
     except spark_bridge.PreflightError as error:
         raise SystemExit(str(error)) from error
 
