@@ -1,128 +1,105 @@
 """On a cluster of a master and two workers of one core, whose executors have a Python of their own, shipped as an archive.
 
-In ``make test`` one test, so that one cluster is started: the chain in workers, both applications, what the preflight
-finds, and executors that are killed. ``test_cluster_kills`` does it at random times.
+The drivers are processes of their own, as a session of this one may be running. ``test_cluster_kills`` kills the other parts.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import signal
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
-import evercurrent as ec
-from evercurrent.spark_bridge import deploy, run
+pytest.importorskip("pyspark")
+
+from evercurrent.spark_bridge import deploy
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
-from evercurrent.spark_bridge.runtime.session import session
 from evercurrent.views.apps.retail_orders import orders_in_batches
-from spark.doomed_query import BUCKETS, HITS, VIEWS, batches, declare, feed
-from spark.standalone import StandaloneCluster
+from spark.doomed_query import batches
+from spark.standalone import StandaloneCluster, command
+from spark.test_spark_kill import TESTS, Doomed, long_only
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
-ROWS = 60
 
-
-@contextmanager
-def session_on(cluster: StandaloneCluster, archive: Path | None, **settings: Any) -> Iterator[Any]:
-    """A session of this process on the cluster, ended with its Java, so that another can have other settings."""
-    spark = session(
-        "cluster test",
-        master=cluster.url,
-        archive=archive,
-        settings={
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.memory": "512m",
-            "spark.executorEnv.POLARS_MAX_THREADS": "1",
-            "spark.log.level": "ERROR",
-            "spark.ui.enabled": False,
-            **settings,
-        },
-    )
+def cluster_in(folder: Path) -> StandaloneCluster:
+    """A cluster that is not started yet."""
     try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def stream_of(spark: Any, folder: Path) -> Any:
-    """The batches in a folder, a file to a micro-batch."""
-    from evercurrent.spark_bridge.runtime.spark_types import spark_schema
-
-    reader = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS))).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder / "input"))
-
-
-def started(spark: Any, folder: Path, **options: Any) -> Any:
-    """The query of the doomed program, with all rows taken by executors unless ``options`` say otherwise."""
-    engine = ec.Engine()
-    declare(engine)
-    return run(
-        engine,
-        {"hits": stream_of(spark, folder)},
-        checkpoint=folder / "checkpoint",
-        buckets=BUCKETS,
-        trigger={"availableNow": True},
-        **{"driver_rows": 0, **options},
-    )
-
-
-def assert_undisturbed(query: Any, frames: list[pl.DataFrame]) -> None:
-    """Every view is what the embedded engine has after the same batches, and so is the sum of its deltas."""
-    engine = ec.Engine()
-    declare(engine)
-    for frame in frames:
-        engine.push("hits", frame)
-    assert query.epoch_number == engine.epoch_number == len(frames)
-    for name in VIEWS:
-        wanted = sorted(engine.views[name].read().rows(), key=repr)
-        assert sorted(query.view(name).read().rows(), key=repr) == wanted, name
-
-
-def pythons_of(spark: Any) -> set[str]:
-    """The programs that executors run."""
-    return set(
-        spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("sys").executable).collect()
-    )
-
-
-def test_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A163: epochs in executors that have nothing but the archive, and that are killed; and an application."""
-    pytest.importorskip("pyspark")
-    frames = batches(5, ROWS)
-    feed(tmp_path / "input", frames)
-    archive = deploy.archive(tmp_path / "environment.tar.gz", level=0)
-    # Tasks run what is in the archive, and not this checkout.
-    for name in ("PYTHONPATH", "PYSPARK_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-    try:
-        cluster = StandaloneCluster(tmp_path / "cluster")
+        return StandaloneCluster(folder)
     except JavaMissingError as missing:
         pytest.skip(str(missing))
-    with cluster, session_on(cluster, archive) as spark:
-        query = started(spark, tmp_path)
-        assert len(cluster.executors(0)) == len(cluster.executors(1)) == 1
-        assert all("/environment/bin/python" in program for program in pythons_of(spark))
-        with suppress(IndexError):
-            os.kill(cluster.pythons(0)[-1], signal.SIGKILL)
-        query.await_termination()
-        assert_undisturbed(query, frames)
-        retail_is_the_same(tmp_path)
 
 
-def retail_is_the_same(folder: Path) -> None:
-    """The application gives the same here as embedded; the session is that of the test."""
-    from spark.test_cli_on_spark import assert_same
+def test_on_a_cluster(tmp_path: Path) -> None:
+    """A163: output and state are those of the embedded engine, though a Python of an executor is killed on the way."""
+    archive = deploy.archive(tmp_path / "environment.tar.gz", level=0)
+    with cluster_in(tmp_path / "cluster") as cluster:
+        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(archive)}
+        doomed = Doomed(tmp_path, batches(5, 60), environment)
+        process = doomed.start()
+        doomed.await_commits(2, process)
+        pythons = [pid for number in (0, 1) for pid in cluster.pythons(number)]
+        assert process.poll() is None, doomed.log.read_text()[-4000:]
+        assert [len(cluster.executors(number)) for number in (0, 1)] == [1, 1]
+        assert pythons
+        assert all(b"environment/bin/python" in command(pid) for pid in pythons)
+        os.kill(pythons[-1], 9)
+        assert doomed.finish(process), doomed.log.read_text()[-4000:]
+    doomed.check()
 
-    orders = folder / "orders.parquet"
-    pl.concat(itertools.islice(orders_in_batches(600), 2)).write_parquet(orders)
-    assert_same(folder, "tiers", "retail", "--input", f"orders={orders}", "--batch-rows", 600)
+
+def test_executors_without_this_package_are_named_at_once(tmp_path: Path) -> None:
+    """By a Python that has nothing but its own library."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    with cluster_in(tmp_path / "cluster") as cluster:
+        bare = str(tmp_path / "bare" / "bin" / "python")
+        doomed = Doomed(tmp_path, batches(1, 6), {"DOOMED_MASTER": cluster.url, "PYSPARK_PYTHON": bare})
+        assert not doomed.finish(doomed.start())
+    log = doomed.log.read_text()
+    missing = "'evercurrent', 'polars', 'pyarrow', 'numpy' are not installed in"
+    assert f"{missing} {bare}, Python " in log, log[-4000:]
+    assert "(2 of 2 executors, on " in log
+    assert not list((tmp_path / "checkpoint").glob("probes/*"))
+    assert "ModuleNotFoundError" not in log
+
+
+@long_only
+@pytest.mark.parametrize("app", ["retail", "visits"])
+def test_applications_by_the_command(app: str, tmp_path: Path) -> None:
+    """A163: the files that the command leaves are those of the embedded one."""
+    arguments = ["run", app]
+    if app == "retail":
+        orders = tmp_path / "orders.parquet"
+        pl.concat(itertools.islice(orders_in_batches(600), 4)).write_parquet(orders)
+        arguments += ["--input", f"orders={orders}", "--batch-rows", "600"]
+    archive = deploy.archive(tmp_path / "environment.tar.gz", level=0)
+    with cluster_in(tmp_path / "cluster") as cluster:
+        evercurrent([*arguments, "--output", str(tmp_path / "here")], {})
+        evercurrent(
+            [*arguments, "--output", str(tmp_path / "there"), "--on", "spark", "--master", cluster.url],
+            {
+                "PYSPARK_PYTHON": "./environment/bin/python",
+                "PYSPARK_SUBMIT_ARGS": f"--archives {archive}#environment pyspark-shell",
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+        )
+    names = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "there").iterdir()) != []
+    for name in names:
+        own, other = (pl.read_parquet(tmp_path / folder / name) for folder in ("here", "there"))
+        assert_frame_equal(own, other, check_row_order=False, check_exact=True)
+
+
+def evercurrent(arguments: list[str], environment: dict[str, str]) -> None:
+    """Run the command in a process of its own."""
+    paths = {"PYTHONPATH": str(TESTS.parent / "src"), "POLARS_MAX_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "evercurrent", *arguments],
+        env=os.environ | paths | environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]

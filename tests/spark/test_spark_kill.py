@@ -56,6 +56,7 @@ class Doomed:
 
     folder: Path
     frames: list[pl.DataFrame]
+    environment: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     ends: list[int] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class Doomed:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 words,
-                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
+                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"} | self.environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
