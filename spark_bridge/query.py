@@ -43,7 +43,7 @@ from .execution.micro_batches import MicroBatches, OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
-from .input.origins import require_no_shuffle
+from .input.origins import require_no_aggregation, require_no_shuffle
 from .output.query_names import QueryNames
 from .output.spark_views import InSpark, SparkViews
 from .runtime.session import require_spark
@@ -112,6 +112,7 @@ def run(
     require_name(name)
     check_sources(engine, sources, is_streaming=True)
     require_no_shuffle(sources, engine.sources)
+    require_no_aggregation(sources)
     first = next(iter(sources.values()))
     require_start(first, trigger, name)
     spark = first.sparkSession

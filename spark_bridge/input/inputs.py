@@ -212,6 +212,7 @@ def check_sources(
         )
     for name, source in declared.items():
         _check_kind(name, sources[name], is_streaming)
+        _check_names(source, sources[name])
         _check_columns(source, sources[name])
 
 
@@ -225,6 +226,29 @@ def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
         found, wanted = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
         reader = "spark.readStream" if is_streaming else "spark.read"
         raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is needed; use {reader}")
+
+
+def _check_names(source: Source, frame: DataFrame) -> None:
+    """Check that Spark can tell the columns apart and name them.
+
+    Raises:
+        InputError: names differ only in case, or one is empty.
+    """
+    where = f"source {source.name!r}"
+    if "" in source.schema:
+        raise InputError(
+            f"{where}: a column has an empty name, which Spark cannot select; give it another name"
+        )
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    by_lower: dict[str, str] = {}
+    for name in source.schema:
+        other = by_lower.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(
+                f"{where}: columns {other!r} and {name!r} differ only in case, which Spark does not tell apart; rename one, or "
+                "set spark.sql.caseSensitive to true"
+            )
 
 
 def _check_columns(source: Source, frame: DataFrame) -> None:
