@@ -73,7 +73,7 @@ def run(program: Program, timeout: float) -> Outcome:
 
 
 def interleave(
-    programs: Sequence[Program], runs: int, timeout: float, say: Callable[[str], None]
+    programs: Sequence[Program], runs: int, timeout: float, report: Callable[[str], None]
 ) -> dict[str, list[Outcome]]:
     """Run all programs `runs` times, round by round. A program that failed once is not tried again."""
     outcomes: dict[str, list[Outcome]] = {program.label: [] for program in programs}
@@ -82,7 +82,7 @@ def interleave(
         for program in [*programs[start:], *programs[:start]]:
             if any(outcome.failure for outcome in outcomes[program.label]):
                 continue
-            say(f"round {number + 1} of {runs}: {program.label}")
+            report(f"round {number + 1} of {runs}: {program.label}")
             outcomes[program.label].append(run(program, timeout))
     return outcomes
 

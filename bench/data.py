@@ -35,8 +35,8 @@ class ChainInput:
 
 def write_chain(folder: Path, rows: int, keys: int, files: int, seed: int = 20) -> ChainInput:
     """Write `rows` rows with keys uniform over `keys`, in `files` files of the same size."""
-    made = ChainInput(folder / "headed", folder / "bare", ())
-    for place in (made.headed, made.bare):
+    written = ChainInput(folder / "headed", folder / "bare", ())
+    for place in (written.headed, written.bare):
         place.mkdir(parents=True)
     counts: Integers = np.zeros(keys, dtype=np.int64)
     sums: Integers = np.zeros(keys, dtype=np.int64)
@@ -44,13 +44,13 @@ def write_chain(folder: Path, rows: int, keys: int, files: int, seed: int = 20) 
     generator = np.random.default_rng(seed)
     for number, size in enumerate(_shares(rows, files)):
         frame = random_rows(generator, size, keys)
-        frame.write_csv(made.headed / f"part-{number:03}.csv")
-        frame.write_csv(made.bare / f"part-{number:03}.csv", include_header=False)
+        frame.write_csv(written.headed / f"part-{number:03}.csv")
+        frame.write_csv(written.bare / f"part-{number:03}.csv", include_header=False)
         drawn, values = frame["key"].to_numpy(), frame["value"].to_numpy()
         np.add.at(counts, drawn, 1)
         np.add.at(sums, drawn, values)
         truth.append(histogram_of(counts, sums))
-    return ChainInput(made.headed, made.bare, tuple(truth))
+    return ChainInput(written.headed, written.bare, tuple(truth))
 
 
 def random_rows(generator: np.random.Generator, rows: int, keys: int) -> pl.DataFrame:

@@ -46,13 +46,13 @@ def ensure(environment: Environment) -> str:
     place = HOME / environment.name
     python = place / "bin" / "python"
     stamp = place / "requirements.installed"
-    wanted = "\n".join(environment.requirements)
-    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+    requirements = "\n".join(environment.requirements)
+    if python.exists() and stamp.exists() and stamp.read_text() == requirements:
         return str(python)
     _command([_base_python(environment), "-m", "venv", "--clear", str(place)], "venv")
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _command([*install, *environment.requirements], "pip")
-    stamp.write_text(wanted)
+    stamp.write_text(requirements)
     return str(python)
 
 
@@ -62,9 +62,9 @@ def _base_python(environment: Environment) -> str:
     if own in environment.pythons:
         return sys.executable
     for number in environment.pythons:
-        found = shutil.which(f"python{number}")
-        if found and _succeeds([found, "--version"]):
-            return found
+        interpreter = shutil.which(f"python{number}")
+        if interpreter and _succeeds([interpreter, "--version"]):
+            return interpreter
     raise UnavailableError(f"needs Python {' or '.join(environment.pythons)}")
 
 
@@ -73,19 +73,19 @@ def _check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java:
         raise UnavailableError("needs Java, and there is none on the path")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     # The first line reads like: openjdk version "17.0.1" 2021-10-19
-    quoted = said.stderr.split('"')
+    quoted = version.stderr.split('"')
     major = quoted[1].split(".")[0] if len(quoted) > 1 else ""
     if not major.isdigit() or int(major) < OLDEST_JAVA:
         raise UnavailableError(f"needs Java {OLDEST_JAVA} or newer")
 
 
 def _command(command: list[str], name: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise UnavailableError(f"{name} failed: {lines[-1] if lines else done.returncode}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = (process.stderr or process.stdout).strip().splitlines()
+        raise UnavailableError(f"{name} failed: {lines[-1] if lines else process.returncode}")
 
 
 def _succeeds(command: list[str]) -> bool:

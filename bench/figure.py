@@ -17,7 +17,7 @@ from bench.child import Outcome
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for."""
+    """The options of the user for a run."""
 
     runs: int
     timeout: float
@@ -26,7 +26,7 @@ class Settings:
     rows: int
     retail: Path
     workspace: Path
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ PACKAGES = ("evercurrent", "polars", "pyarrow", "numpy", "pyspark")
 
 def facts() -> dict[str, str | int | float]:
     """Cores, memory, load, system, Python and the versions of what is measured."""
-    found: dict[str, str | int | float] = {
+    facts_by_name: dict[str, str | int | float] = {
         "cores": cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_1min": round(os.getloadavg()[0], 2),
@@ -22,10 +22,10 @@ def facts() -> dict[str, str | int | float]:
     }
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            facts_by_name[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            facts_by_name[package] = "not installed"
+    return facts_by_name
 
 
 def cores() -> int:

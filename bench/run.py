@@ -1,6 +1,6 @@
 """The door of the benchmarks: `python bench/run.py` or `python -m bench`, from anywhere.
 
-Runs the figures asked for, prints a table of each with its targets, and writes everything as JSON. The exit
+Runs the figures that are named, prints a table of each with its targets, and writes everything as JSON. The exit
 code is 1 when a result was wrong or a program of ours failed; a missed target is printed and is no failure.
 """
 
@@ -70,7 +70,7 @@ def bench(
             rows=rows or (ROWS // 10 if quick else ROWS),
             retail=retail,
             workspace=Path(workspace),
-            say=status.update,
+            report=status.update,
         )
         for name in names:
             figures.append(FIGURES[name](settings))

@@ -40,13 +40,15 @@ def rows_of(spark: SparkSession, folder: Path, files: int = 1, *, is_wide: bool 
 
 def timing(streaming_query: Any, warming: int) -> Fields:
     """What micro-batches took, from planning to commit, as the query reports it; the first ones are not counted."""
-    done = [progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]]
-    taken = [float(progress["durationMs"]["triggerExecution"]) for progress in done]
-    warm = taken[warming:]
+    batches = [
+        progress for progress in streaming_query.recentProgress if "addBatch" in progress["durationMs"]
+    ]
+    durations = [float(progress["durationMs"]["triggerExecution"]) for progress in batches]
+    warm = durations[warming:]
     return {
         "median_ms": statistics.median(warm),
         "mean_ms": statistics.fmean(warm),
         "greatest_ms": max(warm),
-        "batches": len(taken),
-        "batch_ms": taken,
+        "batches": len(durations),
+        "batch_ms": durations,
     }

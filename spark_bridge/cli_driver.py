@@ -57,13 +57,13 @@ def on_spark(
     require_spark()
     require_declarations(engine)
     with ExitStack() as stack:
-        kept: str | Checkpoint | None = checkpoint
-        if kept is None:
+        place: str | Checkpoint | None = checkpoint
+        if place is None:
             folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
-            kept = Checkpoint(stack.enter_context(folder), keep=16, grace="1s")
+            place = Checkpoint(stack.enter_context(folder), keep=16, grace="1s")
         spark = stack.enter_context(_session(master or MASTER))
         cut = BUCKETS if buckets is None else buckets
-        batches = prepared(engine, spark, kept, cut, DRIVER_ROWS, None)
+        batches = prepared(engine, spark, place, cut, DRIVER_ROWS, None)
         arrivals = Arrivals(batches.store, engine.sources)
         batches.planned = arrivals.planned
         query = started(engine, batches, arrivals.stream(spark))

@@ -88,27 +88,27 @@ def wrong(
 
     ``rows`` are all transfers, of which each has to be in ``accepted`` once. ``simplified``: no balance exceeds one.
     """
-    found: list[str] = []
+    faults: list[str] = []
     for epoch, shown in states_of(deltas["total"]):
         if any(total not in (0, None) for (total,) in shown):
-            found.append(f"epoch {epoch}: the total is {shown}")
+            faults.append(f"epoch {epoch}: the total is {shown}")
         if len(shown) > 1:
-            found.append(f"epoch {epoch}: there are {len(shown)} totals")
+            faults.append(f"epoch {epoch}: there are {len(shown)} totals")
     for epoch, shown in states_of(deltas["balance"]):
         if sum(balance for _, balance in shown):
-            found.append(f"epoch {epoch}: the balances add up to {sum(balance for _, balance in shown)}")
+            faults.append(f"epoch {epoch}: the balances add up to {sum(balance for _, balance in shown)}")
         if simplified and any(abs(balance) > 1 for _, balance in shown):
-            found.append(f"epoch {epoch}: a balance exceeds one: {shown}")
+            faults.append(f"epoch {epoch}: a balance exceeds one: {shown}")
     for name in ("outer_join_with_time", "outer_join_without_time"):
-        found += [
+        faults += [
             f"{name}: a row without its other side, or one that was taken back: {frame}"
             for frame in deltas[name]
             if frame["other"].null_count() or (frame["_diff"] < 0).any()
         ]
     accepted = pl.concat([*deltas["accepted"]])
     if sorted(accepted["id"]) != sorted(rows["id"]) or not (accepted["_diff"] == 1).all():
-        found.append("not every transfer is there once")
-    return found
+        faults.append("not every transfer is there once")
+    return faults
 
 
 def states_of(deltas: Iterable[pl.DataFrame]) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:

@@ -64,8 +64,8 @@ CURVE = [
     ("12:09:30", "12:08:30"),
 ]
 
-Spoken = tuple[str | None, str | None, str, int, str, str | None]
-RETRACTING: list[Spoken] = [
+PaneCells = tuple[str | None, str | None, str, int, str, str | None]
+RETRACTING: list[PaneCells] = [
     ("12:00:00", "12:02:00", "5", 1, "12:06:00", "ON_TIME"),
     ("12:02:00", "12:04:00", "7", 1, "12:06:00", "EARLY"),
     ("12:02:00", "12:04:00", "7", -1, "12:07:00", "EARLY"),
@@ -75,7 +75,7 @@ RETRACTING: list[Spoken] = [
     ("12:00:00", "12:02:00", "5", -1, "12:08:19", "ON_TIME"),
     ("12:00:00", "12:02:00", "14", 1, "12:08:19", "LATE"),
 ]
-SESSIONS: list[Spoken] = [
+SESSIONS: list[PaneCells] = [
     ("12:00:26", "12:01:26", "5", 1, "12:06:00", "ON_TIME"),
     ("12:02:24", "12:03:24", "7", 1, "12:06:00", "EARLY"),
     ("12:03:39", "12:05:19", "10", 1, "12:07:00", "EARLY"),
@@ -89,26 +89,26 @@ SESSIONS: list[Spoken] = [
 
 
 def rows_of(rows: Sequence[tuple[str, str, str]], diff: int = 1) -> pl.DataFrame:
-    made = [(on(event), at(seen), label, diff, "scores") for label, event, seen in rows]
-    return pl.DataFrame(made, schema=ROWS, orient="row")
+    cells = [(on(event), at(seen), label, diff, "scores") for label, event, seen in rows]
+    return pl.DataFrame(cells, schema=ROWS, orient="row")
 
 
 def marks_of(moves: Sequence[tuple[str, str]], source: str = "scores") -> pl.DataFrame:
     return pl.DataFrame([(at(seen), on(mark), source) for seen, mark in moves], schema=MARKS, orient="row")
 
 
-def panes_frame(spoken: Sequence[Spoken]) -> pl.DataFrame:
-    """Panes that are spoken at one time are of one epoch."""
-    epochs = {seen: number for number, seen in enumerate(dict.fromkeys(each[4] for each in spoken), 1)}
-    made = [
+def panes_frame(panes: Sequence[PaneCells]) -> pl.DataFrame:
+    """Panes that are emitted at one time are of one epoch."""
+    epochs = {seen: number for number, seen in enumerate(dict.fromkeys(each[4] for each in panes), 1)}
+    cells = [
         (start and on(start), end and on(end), label, diff, epochs[seen], at(seen), timing)
-        for start, end, label, diff, seen, timing in spoken
+        for start, end, label, diff, seen, timing in panes
     ]
-    return pl.DataFrame(made, schema=PANES, orient="row")
+    return pl.DataFrame(cells, schema=PANES, orient="row")
 
 
-def recorded(spoken: Sequence[Spoken] = RETRACTING, **more: Any) -> Recording:
-    return Recording(rows_of(TEN), marks_of(CURVE), panes_frame(spoken), **more)
+def recorded(panes: Sequence[PaneCells] = RETRACTING, **more: Any) -> Recording:
+    return Recording(rows_of(TEN), marks_of(CURVE), panes_frame(panes), **more)
 
 
 class Drawn:
@@ -125,12 +125,12 @@ class Drawn:
     def tick(self, text: str, axis: str) -> float:
         """The place of a tick with this text: of event time for x, of processing time for y."""
         anchor = "middle" if axis == "x" else "end"
-        (found,) = {
+        (place,) = {
             float(each.get(axis, "nan")) - (4 if axis == "y" else 0)
             for each in self.root.iter("text")
             if each.text == text and each.get("text-anchor") == anchor
         }
-        return found
+        return place
 
     def hinted(self, tag: str, first: str, *more: str) -> list[ET.Element]:
         """The elements of this tag whose hint begins with the first text and has the others."""
@@ -142,6 +142,6 @@ class Drawn:
 
     def place(self, first: str, *more: str) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of the rectangle of the pane with these in its hint."""
-        (found,) = self.hinted("rect", first, *more)
-        left, top, wide, high = (float(found.get(name, "nan")) for name in ("x", "y", "width", "height"))
+        (rectangle,) = self.hinted("rect", first, *more)
+        left, top, wide, high = (float(rectangle.get(name, "nan")) for name in ("x", "y", "width", "height"))
         return left, top, left + wide, top + high

@@ -101,10 +101,10 @@ def written(columns: pl.DataFrame) -> pl.DataFrame:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    found = pl.from_arrow(pa.ipc.open_file(sink.getvalue()).read_all(), rechunk=False)
-    assert isinstance(found, pl.DataFrame)
-    assert found.schema == columns.schema
-    return found
+    frame = pl.from_arrow(pa.ipc.open_file(sink.getvalue()).read_all(), rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.schema == columns.schema
+    return frame
 
 
 def as_columns(state: State, saved: Saved) -> Columns:
@@ -114,9 +114,9 @@ def as_columns(state: State, saved: Saved) -> Columns:
     return [written(state.columns_of(piece)) for piece in saved.pieces], facts
 
 
-def given_back(state: State, kept: Columns) -> None:
+def given_back(state: State, saved: Columns) -> None:
     """A state that is what was kept."""
-    state.restore(Saved(tuple(map(state.piece_of, kept[0])), kept[1]))
+    state.restore(Saved(tuple(map(state.piece_of, saved[0])), saved[1]))
 
 
 def route_of(driven: Driven, state: State, keep_by: Sequence[str] | None = None) -> Route:

@@ -43,23 +43,23 @@ WRITING = ("stage", "stage_rows", "stage_entries", "set", "due", "advance")
 @contextmanager
 def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
     """The state raises when something is made ready in it; the list tells whether it was asked to."""
-    asked: list[bool] = []
+    calls: list[bool] = []
     names = [name for name in WRITING if hasattr(state, name)]
     assert names, f"nothing is ever staged in {state}"
     for name in names:
-        setattr(state, name, _raising(getattr(state, name), asked, after=after))
+        setattr(state, name, _raising(getattr(state, name), calls, after=after))
     try:
-        yield asked
+        yield calls
     finally:
         for name in names:
             delattr(state, name)
 
 
-def _raising(method: Callable[..., Any], asked: list[bool], *, after: bool) -> Callable[..., Any]:
-    def raising(*given: Any, **named: Any) -> None:
-        asked.append(True)
+def _raising(method: Callable[..., Any], calls: list[bool], *, after: bool) -> Callable[..., Any]:
+    def raising(*args: Any, **named: Any) -> None:
+        calls.append(True)
         if after:
-            method(*given, **named)
+            method(*args, **named)
         raise FaultError
 
     return raising

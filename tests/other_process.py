@@ -1,6 +1,6 @@
 """What a process with another hash seed and number of threads makes of programs that are fixed: one process for all tests.
 
-Starting Python and importing the library takes longer than most of what is compared. As a program it answers for ``SAYS``.
+Starting Python and importing the library takes longer than most of what is compared. As a program it prints the results of ``MODULES``.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 
-SAYS = ("laws.test_determinism", "laws.test_eventtime_replay", "identity.test_identities")
-"""Modules that have a function ``said`` of JSON that has to be the same in every process."""
+MODULES = ("laws.test_determinism", "laws.test_eventtime_replay", "identity.test_identities")
+"""Modules that have a function ``results`` of JSON that has to be the same in every process."""
 
 OTHERS = (("0", "1"), ("12345", "2"))
 """Seeds of Python's own hashes, with numbers of polars' threads."""
 
 
 @cache
-def said_by(hash_seed: str, threads: str) -> dict[str, Any]:
-    """What each of the modules says in a process of its own, by their names."""
+def results_of(hash_seed: str, threads: str) -> dict[str, Any]:
+    """The results of each of the modules in a process of its own, by their names."""
     paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
     settings = {"PYTHONHASHSEED": hash_seed, "POLARS_MAX_THREADS": threads, "PYTHONPATH": paths}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "other_process"],
         env={**os.environ, **settings}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    results: dict[str, Any] = json.loads(process.stdout)
+    return results
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: importlib.import_module(name).said() for name in SAYS}))
+    print(json.dumps({name: importlib.import_module(name).results() for name in MODULES}))

@@ -17,13 +17,13 @@ LAYERS = ("core", "views", "spark_bridge")
 def modules() -> dict[str, Path]:
     """The modules of the three layers and of the package, by name, with their real files."""
     package = ROOT / "src" / PACKAGE
-    found = {path.relative_to(package): path for path in package.glob("*.py")}
-    found |= {
+    paths = {path.relative_to(package): path for path in package.glob("*.py")}
+    paths |= {
         path.relative_to(ROOT): path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))
     }
     return {
         ".".join((PACKAGE, *place.with_suffix("").parts)).removesuffix(".__init__"): path
-        for place, path in found.items()
+        for place, path in paths.items()
     }
 
 
@@ -48,13 +48,15 @@ PLAN_NODES = Family(
 def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
     """What the names of a module mean that are classes of it, or imported: by module and name."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    found = {node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    meanings = {
+        node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
-            found |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
-    return found
+            meanings |= {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in node.names}
+    return meanings
 
 
 @cache
@@ -67,9 +69,9 @@ def trees() -> dict[str, tuple[ast.Module, dict[str, str]]]:
 @cache
 def members_of(family: Family) -> frozenset[str]:
     """All classes of a family, and names of unions of them."""
-    found, before = {family.base}, set[str]()
-    while found != before:
-        before = set(found)
+    members, before = {family.base}, set[str]()
+    while members != before:
+        before = set(members)
         for module, (tree, names) in trees().items():
             for node in ast.walk(tree):
                 bases = node.bases if isinstance(node, ast.ClassDef) else []
@@ -79,10 +81,10 @@ def members_of(family: Family) -> frozenset[str]:
                 else:
                     named = node.name if isinstance(node, ast.ClassDef) else ""
                 if named and any(
-                    isinstance(base, ast.Name) and names.get(base.id) in found for base in bases
+                    isinstance(base, ast.Name) and names.get(base.id) in members for base in bases
                 ):
-                    found.add(f"{module}.{named}")
-    return frozenset(found)
+                    members.add(f"{module}.{named}")
+    return frozenset(members)
 
 
 def classes_in(node: ast.expr) -> Iterator[ast.expr]:
@@ -95,7 +97,7 @@ def classes_in(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
     """The classes in ``isinstance``, ``issubclass`` and class patterns, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass):
@@ -108,11 +110,11 @@ def classes_asked_for(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
             yield from ((node.lineno, each) for each in classes_in(node.args[1]))
 
 
-def asks_for(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
+def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
     """Where a module asks for a class of a family, other than those that it defines itself."""
     return [
         f"{module}:{line}: {ast.unparse(each)}"
-        for line, each in classes_asked_for(tree)
+        for line, each in tested_classes(tree)
         if isinstance(each, ast.Name)
         and (meant := names.get(each.id)) in members_of(family)
         and meant != f"{module}.{each.id}"

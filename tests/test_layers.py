@@ -22,7 +22,7 @@ from source_modules import (
     PLAN_NODES,
     ROOT,
     Family,
-    asks_for,
+    class_tests_in,
     is_held,
     members_of,
     modules,
@@ -428,7 +428,7 @@ def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Fam
         line
         for module, (tree, names) in trees().items()
         if is_held(family, module)
-        for line in asks_for(family, module, tree, names)
+        for line in class_tests_in(family, module, tree, names)
     ]
     assert found == [], "say it with a member of the base class"
 
@@ -462,4 +462,4 @@ def test_nobody_asks_an_operator_what_members_it_has():
 def test_finds_who_asks_for_a_class(family: Family, source: str):
     module, tree = f"{PACKAGE}.views.engine.engine", ast.parse(source)
     assert is_held(family, module)
-    assert len(asks_for(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1
+    assert len(class_tests_in(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1

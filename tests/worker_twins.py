@@ -69,40 +69,44 @@ class WorkerTwinRunning(Running):
         self._follows = Choreography[TakenInput, EpochResult](InMemory(), Nobody())
 
     def _step(
-        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
+        self, compiled: Compiled, now: Now, epoch_input: EpochInput, silent: Container[str] | None = None
     ) -> EpochResult:
         if now.epoch == 0:
             # Views that are declared later have it begin anew.
             self._other = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
             self._workers_now, self._engine.compared = 0, 0
         try:
-            evaluated = super()._step(compiled, now, offered, silent)
+            evaluated = super()._step(compiled, now, epoch_input, silent)
         except EvercurrentError as error:
             with pytest.raises(type(error)):
-                self._follow(now, offered)
+                self._follow(now, epoch_input)
             raise
-        self._compare(compiled, now, evaluated, self._follow(now, offered))
+        self._compare(compiled, now, evaluated, self._follow(now, epoch_input))
         return evaluated
 
-    def _follow(self, now: Now, offered: EpochInput) -> EpochResult:
+    def _follow(self, now: Now, epoch_input: EpochInput) -> EpochResult:
         workers = self._engine.shift.workers[now.epoch % len(self._engine.shift.workers)]
         if workers != self._workers_now:
             team = Team(workers, self._turn)
             self._by_workers = WorkerEvaluator(self._plan, self._other, self._views, team, workers)
             self._workers_now = workers
-        return self._follows.make_real(self._by_workers, now, TakenInput(offered, offered.arrived()))
+        return self._follows.make_real(self._by_workers, now, TakenInput(epoch_input, epoch_input.arrived()))
 
     def _compare(self, compiled: Compiled, now: Now, own: EpochResult, other: EpochResult) -> None:
         for name in self._views:
-            said, known = (
-                counted([result.passed.deltas[name].drop("_epoch")] if name in result.passed.deltas else [])
+            emitted, own_delta = (
+                counted([result.epoch.deltas[name].drop("_epoch")] if name in result.epoch.deltas else [])
                 for result in (other, own)
             )
-            assert said == known, f"epoch {now.epoch}, view {name}: workers say {said}, the engine {known}"
-            held, known = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
-            assert held == known, f"epoch {now.epoch}, view {name}: workers hold {held}, the engine {known}"
+            assert emitted == own_delta, (
+                f"epoch {now.epoch}, view {name}: workers say {emitted}, the engine {own_delta}"
+            )
+            held, own_contents = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
+            assert held == own_contents, (
+                f"epoch {now.epoch}, view {name}: workers hold {held}, the engine {own_contents}"
+            )
         assert entered(self._other.ledger.refused) == entered(compiled.ledger.refused)
-        assert other.passed.watermarks == own.passed.watermarks
+        assert other.epoch.watermarks == own.epoch.watermarks
         assert {name: frame.height for name, frame in other.rows.items() if frame.height} == {
             name: frame.height for name, frame in own.rows.items() if frame.height
         }

@@ -31,13 +31,13 @@ OVER_FLOOR = Target("evercurrent / floor", "times", "at most", 2.5, 1.5)
 def measure(settings: Settings) -> Figure:
     rows = settings.rows
     keys = KEYS if rows >= ROWS else max(rows * KEYS // ROWS, 1)
-    settings.say(f"{NAME}: writing {rows:,} rows")
-    made = data.write_chain(settings.workspace / NAME, rows, keys, FILES)
-    programs, unavailable = _contenders(made, rows // FILES, settings)
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    settings.report(f"{NAME}: writing {rows:,} rows")
+    chain = data.write_chain(settings.workspace / NAME, rows, keys, FILES)
+    programs, unavailable = _contenders(chain, rows // FILES, settings)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     wrong: list[str] = []
     for label, several in outcomes.items():
-        wrong += _wrong(label, several, made)
+        wrong += _wrong(label, several, chain)
         if failure(several) and label in (OURS, FLOOR):
             wrong.append(f"{label}: {failure(several)}")
     lines = [_line(label, outcomes) for label in outcomes]
@@ -54,10 +54,10 @@ def measure(settings: Settings) -> Figure:
 
 
 def _contenders(
-    made: data.ChainInput, per_file: int, settings: Settings
+    chain: data.ChainInput, per_file: int, settings: Settings
 ) -> tuple[list[Program], dict[str, str]]:
     """The programs that can run here, and why others cannot."""
-    headed = (str(made.headed),)
+    headed = (str(chain.headed),)
     programs = [
         Program(OURS, "bench.programs.chain", headed),
         Program(FLOOR, PEERS + "polars_once", headed),
@@ -70,7 +70,7 @@ def _contenders(
             unavailable[label] = "--no-peers was given"
             return
         try:
-            settings.say(f"{NAME}: environment of {environment.name}")
+            settings.report(f"{NAME}: environment of {environment.name}")
             python = environments.ensure(environment)
         except UnavailableError as reason:
             unavailable[label] = str(reason)
@@ -84,7 +84,7 @@ def _contenders(
         label = f"Pathway, {workers} workers"
         invite(environments.PATHWAY, label, "pathway_chain", PATHWAY_THREADS=str(workers))
     invite(environments.BYTEWAX, "Bytewax", "bytewax_chain")
-    invite(environments.FLINK, "Flink SQL", "flink_sql", str(made.bare), str(per_file), str(cores()))
+    invite(environments.FLINK, "Flink SQL", "flink_sql", str(chain.bare), str(per_file), str(cores()))
     return programs, unavailable
 
 
@@ -109,15 +109,15 @@ def _line(label: str, outcomes: dict[str, list[Outcome]]) -> Line:
     return Line(label, "s", spread(several, "seconds"), ratios, ", ".join(notes))
 
 
-def _wrong(label: str, several: list[Outcome], made: data.ChainInput) -> list[str]:
+def _wrong(label: str, several: list[Outcome], chain: data.ChainInput) -> list[str]:
     """What a contender got wrong, compared with the truth that numpy counted while the files were written."""
-    found = []
+    faults = []
     for number, outcome in enumerate(several):
         if outcome.failure:
             continue
-        if outcome.reply["histogram"] != made.truth[-1]:
-            found.append(f"{label}, run {number + 1}: the final histogram is wrong")
+        if outcome.reply["histogram"] != chain.truth[-1]:
+            faults.append(f"{label}, run {number + 1}: the final histogram is wrong")
         steps = outcome.reply.get("steps")
-        if steps is not None and steps != list(made.truth):
-            found.append(f"{label}, run {number + 1}: the histogram was wrong after some file")
-    return found
+        if steps is not None and steps != list(chain.truth):
+            faults.append(f"{label}, run {number + 1}: the histogram was wrong after some file")
+    return faults

@@ -15,7 +15,7 @@ MEASURES = (("declaring_s", "declaring"), ("first_s", "first epoch"), ("later_s"
 def measure(settings: Settings) -> Figure:
     nodes = 1_000 if settings.quick else NODES
     program = Program(OURS, "bench.programs.deep", ("--nodes", str(nodes)))
-    outcomes = interleave([program], settings.runs, settings.timeout, settings.say)
+    outcomes = interleave([program], settings.runs, settings.timeout, settings.report)
     several = outcomes[OURS]
     reason = failure(several)
     note = f"failed: {reason}" if reason else ""

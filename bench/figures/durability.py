@@ -47,7 +47,7 @@ def _costs(settings: Settings) -> dict[str, list[Outcome]]:
         Program(label, "bench.programs.durable", (*sizes, *every))
         for label, every in {MEMORY: (), EVERY: ("--every", "1"), TENTH: ("--every", "10")}.items()
     ]
-    return interleave(programs, settings.runs, settings.timeout, settings.say)
+    return interleave(programs, settings.runs, settings.timeout, settings.report)
 
 
 def _restarts(settings: Settings) -> dict[str, list[Outcome]]:
@@ -60,15 +60,19 @@ def _restarts(settings: Settings) -> dict[str, list[Outcome]]:
     for number in range(settings.runs):
         for label, cold in contenders.items():
             place = str(settings.workspace / f"{NAME}-{number}{''.join(cold)}")
-            settings.say(f"{NAME}: a checkpoint of {keys[1]} keys")
-            made = run(Program("make", "bench.programs.restart", ("make", place, *keys)), settings.timeout)
-            if made.failure:
-                outcomes[label].append(made)
+            settings.report(f"{NAME}: a checkpoint of {keys[1]} keys")
+            made_outcome = run(
+                Program("make", "bench.programs.restart", ("make", place, *keys)), settings.timeout
+            )
+            if made_outcome.failure:
+                outcomes[label].append(made_outcome)
                 continue
-            settings.say(f"round {number + 1} of {settings.runs}: {label}")
+            settings.report(f"round {number + 1} of {settings.runs}: {label}")
             start = Program(label, "bench.programs.restart", ("start", place, *keys, *cold))
             outcomes[label].append(run(start, settings.timeout))
-            outcomes[label][-1].reply.update(made_seconds=made.reply["seconds"], bytes=made.reply["bytes"])
+            outcomes[label][-1].reply.update(
+                made_seconds=made_outcome.reply["seconds"], bytes=made_outcome.reply["bytes"]
+            )
     return outcomes
 
 

@@ -28,13 +28,13 @@ OVER_BEAM = Target("evercurrent / Beam direct runner, rows per second", "times",
 def measure(settings: Settings) -> Figure:
     share = 20 if settings.quick else 1
     rows, keys = ROWS // share, KEYS // share
-    settings.say(f"{NAME}: writing {rows:,} rows")
+    settings.report(f"{NAME}: writing {rows:,} rows")
     file = str(settings.workspace / f"{NAME}.npz")
     event_data.write_fixed(settings.workspace / f"{NAME}.npz", rows, EPOCHS, keys)
     lengths = ("--size", str(WINDOW), "--lateness", str(LATENESS))
     programs = [Program(OURS, "bench.programs.fixed_windows", (file, *lengths))]
     beams, unavailable = _beams(file, lengths, settings)
-    outcomes = interleave(programs + beams, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs + beams, settings.runs, settings.timeout, settings.report)
     ours, beam = outcomes[OURS], outcomes.get(BEAM, [])
     wrong = (f"{OURS}: {reason}",) if (reason := failure(ours)) else ()
     lines = [_line(label, several, ours) for label, several in outcomes.items()]
@@ -51,7 +51,7 @@ def _beams(file: str, lengths: tuple[str, ...], settings: Settings) -> tuple[lis
     if not settings.peers:
         return [], dict.fromkeys((BEAM, BATCH), "--no-peers was given")
     try:
-        settings.say(f"{NAME}: environment of {environments.BEAM.name}")
+        settings.report(f"{NAME}: environment of {environments.BEAM.name}")
         python = environments.ensure(environments.BEAM)
     except UnavailableError as reason:
         return [], dict.fromkeys((BEAM, BATCH), str(reason))

@@ -26,7 +26,7 @@ def measure(settings: Settings) -> Figure:
     epochs = EPOCHS // 20 if settings.quick else EPOCHS
     arguments = (str(settings.workspace), "--epochs", str(epochs))
     program = Program(OURS, "bench.programs.growth", arguments)
-    outcomes = interleave([program], 1, settings.timeout, settings.say)
+    outcomes = interleave([program], 1, settings.timeout, settings.report)
     several = outcomes[OURS]
     reason = failure(several)
     note = f"failed: {reason}" if reason else _note(several[-1].reply)

@@ -36,7 +36,7 @@ def measure(settings: Settings) -> Figure:
         Program(OURS, "bench.programs.memory_per_key", ("--keys", str(keys), "--rows", str(ROWS))),
         _limited(settings),
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines = _lines(OURS, MEASURES, outcomes) + _lines(LIMITED, LIMITED_MEASURES, outcomes)
     other = f"the target is about {KEYS:,} keys" if settings.quick else ""
     fewer = f"the target is about {LIMITED_EPOCHS} epochs" if settings.quick else ""

@@ -24,7 +24,7 @@ def measure(settings: Settings) -> Figure:
         for kind in KINDS
         for busy in (False, True)
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines: list[Line] = []
     wrong: list[str] = []
     for program in programs:

@@ -29,7 +29,7 @@ def measure(settings: Settings) -> Figure:
         for kind in KINDS
         for pairs in (FEW, many)
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines: list[Line] = []
     wrong: list[str] = []
     for kind in KINDS:

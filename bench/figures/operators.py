@@ -93,7 +93,7 @@ def _run(settings: Settings, sizes: Sizes) -> tuple[dict[str, list[Outcome]], Si
         Program(name, "bench.programs.operators", ("--operator", name, *sizes.arguments))
         for name in OPERATORS
     ]
-    return interleave(programs, settings.runs, settings.timeout, settings.say), sizes
+    return interleave(programs, settings.runs, settings.timeout, settings.report), sizes
 
 
 def _figure(
@@ -127,8 +127,8 @@ def _medians(spreads: dict[str, Spread | None]) -> list[float]:
 
 
 def _mean(spreads: dict[str, Spread | None]) -> Spread | None:
-    found = _medians(spreads)
-    return Spread.of([statistics.geometric_mean(found)] if found else [])
+    medians = _medians(spreads)
+    return Spread.of([statistics.geometric_mean(medians)] if medians else [])
 
 
 def _worst(spreads: dict[str, Spread | None]) -> Spread | None:

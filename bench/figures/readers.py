@@ -28,25 +28,25 @@ def measure(settings: Settings) -> Figure:
         for view in VIEWS
         for readers in (0, READERS)
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     several = list(outcomes.values())
     lines: list[Line] = []
     wrong: list[str] = []
     verdicts: list[Verdict] = []
-    for (label, found), alone in zip(outcomes.items(), [several[0]] * 2 + [several[2]] * 2, strict=True):
-        if reason := failure(found):
+    for (label, own), alone in zip(outcomes.items(), [several[0]] * 2 + [several[2]] * 2, strict=True):
+        if reason := failure(own):
             wrong.append(f"{label}: {reason}")
             lines.append(Line(label, "ms", None, note=f"failed: {reason}"))
             continue
-        snapshots, seen = spread(found, "snapshots"), spread(found, "epochs_seen")
+        snapshots, seen = spread(own, "snapshots"), spread(own, "epochs_seen")
         note = (
             f"{snapshots.median:,.0f} snapshots, each reader of {seen.median:.0%} of the epochs"
             if snapshots and seen and snapshots.median
             else ""
         )
         for field, word in (("median_ms", "median"), ("mean_ms", "mean")):
-            ratios = {"/ no readers": ratio(found, alone, field)}
-            lines.append(Line(f"{label}, {word} push", "ms", spread(found, field), ratios, note))
+            ratios = {"/ no readers": ratio(own, alone, field)}
+            lines.append(Line(f"{label}, {word} push", "ms", spread(own, field), ratios, note))
     for number, view in enumerate(VIEWS):
         alone, read = several[2 * number], several[2 * number + 1]
         unjudged = "the target is about more epochs" if settings.quick else ""

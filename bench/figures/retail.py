@@ -29,7 +29,7 @@ def measure(settings: Settings) -> Figure:
         )
         for label, lines in ((small, LINES), ("one epoch", 0))
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines_: list[Line] = []
     wrong: list[str] = []
     for label, several in outcomes.items():

@@ -26,13 +26,13 @@ OVER_FLOOR = Target("evercurrent / floor", "times", "at most", 6)
 def measure(settings: Settings) -> Figure:
     share = 20 if settings.quick else 1
     rows, keys = ROWS // share, KEYS // share
-    settings.say(f"{NAME}: writing {rows:,} rows")
-    made = event_data.write_sessions(settings.workspace / NAME, rows, keys, FILES)
-    programs, unavailable = _contenders(made, settings)
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    settings.report(f"{NAME}: writing {rows:,} rows")
+    hits = event_data.write_sessions(settings.workspace / NAME, rows, keys, FILES)
+    programs, unavailable = _contenders(hits, settings)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     wrong: list[str] = []
     for label, several in outcomes.items():
-        wrong += _wrong(label, several, made)
+        wrong += _wrong(label, several, hits)
         if failure(several) and label in (OURS, FLOOR):
             wrong.append(f"{label}: {failure(several)}")
     lines = [_line(label, outcomes) for label in outcomes]
@@ -43,14 +43,14 @@ def measure(settings: Settings) -> Figure:
         judge(OVER_PATHWAY, ratio(pathway, ours, "seconds"), other),
         judge(OVER_FLOOR, ratio(ours, floor, "seconds"), other),
     )
-    sizes = {"rows": rows, "keys": keys, "files": FILES, "gap_seconds": GAP, "sessions": made.sessions}
+    sizes = {"rows": rows, "keys": keys, "files": FILES, "gap_seconds": GAP, "sessions": hits.sessions}
     title = f"sessions of hits up to {DISORDER} s out of order, then by their pages; one epoch per CSV file, reading included"
     return Figure(NAME, title, sizes, tuple(lines), verdicts, tuple(wrong), outcomes)
 
 
-def _contenders(made: SessionInput, settings: Settings) -> tuple[list[Program], dict[str, str]]:
+def _contenders(hits: SessionInput, settings: Settings) -> tuple[list[Program], dict[str, str]]:
     """The programs that can run here, and why others cannot."""
-    folder, gap = str(made.folder), str(GAP)
+    folder, gap = str(hits.folder), str(GAP)
     programs = [
         Program(OURS, "bench.programs.sessions", (folder, "--gap", gap, "--disorder", str(DISORDER))),
         Program(FLOOR, "bench.peers.polars_sessions", (folder, gap)),
@@ -58,7 +58,7 @@ def _contenders(made: SessionInput, settings: Settings) -> tuple[list[Program], 
     if not settings.peers:
         return programs, {PATHWAY: "--no-peers was given"}
     try:
-        settings.say(f"{NAME}: environment of {environments.PATHWAY.name}")
+        settings.report(f"{NAME}: environment of {environments.PATHWAY.name}")
         python = environments.ensure(environments.PATHWAY)
     except UnavailableError as reason:
         return programs, {PATHWAY: str(reason)}
@@ -83,15 +83,15 @@ def _line(label: str, outcomes: dict[str, list[Outcome]]) -> Line:
     return Line(label, "s", spread(several, "seconds"), ratios, ", ".join(notes))
 
 
-def _wrong(label: str, several: list[Outcome], made: SessionInput) -> list[str]:
+def _wrong(label: str, several: list[Outcome], hits: SessionInput) -> list[str]:
     """What a contender got wrong, compared with the truth that numpy counted while the files were written."""
-    found = []
+    faults = []
     for number, outcome in enumerate(several):
         if outcome.failure:
             continue
-        if outcome.reply["histogram"] != made.truth[-1]:
-            found.append(f"{label}, run {number + 1}: the final histogram is wrong")
+        if outcome.reply["histogram"] != hits.truth[-1]:
+            faults.append(f"{label}, run {number + 1}: the final histogram is wrong")
         steps = outcome.reply.get("steps")
-        if steps is not None and steps != list(made.truth):
-            found.append(f"{label}, run {number + 1}: the histogram was wrong after some file")
-    return found
+        if steps is not None and steps != list(hits.truth):
+            faults.append(f"{label}, run {number + 1}: the histogram was wrong after some file")
+    return faults

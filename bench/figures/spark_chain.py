@@ -25,18 +25,18 @@ SPEED = Target("rows/s, evercurrent / Spark with RocksDB", "times", "at least", 
 
 def measure(settings: Settings) -> Figure:
     rows, batches, warming = (20_000, 6, 2) if settings.quick else (ROWS, BATCHES, WARMING)
-    settings.say(f"{NAME}: writing {rows * batches:,} rows")
+    settings.report(f"{NAME}: writing {rows * batches:,} rows")
     generator = np.random.default_rng(31)
     frames = (data.random_rows(generator, rows, KEYS) for _ in range(batches))
-    made = write_stream(settings.workspace / NAME, frames, KEYS)
-    where = (str(made.folder), str(warming))
+    stream = write_stream(settings.workspace / NAME, frames, KEYS)
+    where = (str(stream.folder), str(warming))
     programs = [
         Program(OURS, "bench.programs.spark_chain", where),
         Program(ROCKSDB, "bench.peers.spark_native", ("rocksdb", *where)),
         Program(HDFS, "bench.peers.spark_native", ("hdfs", *where)),
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
-    wrong = [sentence for label, several in outcomes.items() for sentence in faults(label, several, made)]
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
+    wrong = [sentence for label, several in outcomes.items() for sentence in faults(label, several, stream)]
     lines = tuple(_line(label, several, outcomes[OURS], rows) for label, several in outcomes.items())
     other = f"the target is about micro-batches of {ROWS:,} rows" if settings.quick else ""
     verdicts = (judge(SPEED, ratio(outcomes[ROCKSDB], outcomes[OURS], "median_ms"), other),)
@@ -45,21 +45,21 @@ def measure(settings: Settings) -> Figure:
     return Figure(NAME, title, sizes, lines, verdicts, tuple(wrong), outcomes)
 
 
-def faults(label: str, several: list[Outcome], made: StreamInput) -> list[str]:
+def faults(label: str, several: list[Outcome], stream: StreamInput) -> list[str]:
     """What a contender got wrong, compared with the truth that numpy counted while the files were written."""
-    found = [f"{label}: {reason}"] if (reason := failure(several)) else []
+    sentences = [f"{label}: {reason}"] if (reason := failure(several)) else []
     for number, outcome in enumerate(several):
         if outcome.failure:
             continue
-        if outcome.reply.get("histogram", made.truth) != made.truth:
-            found.append(f"{label}, run {number + 1}: the histogram is wrong")
-        if outcome.reply.get("rows", made.rows) != made.rows:
-            found.append(f"{label}, run {number + 1}: {outcome.reply['rows']:,} rows of {made.rows:,}")
-        if outcome.reply["batches"] != made.files:
-            found.append(
-                f"{label}, run {number + 1}: {outcome.reply['batches']} batches of {made.files} files"
+        if outcome.reply.get("histogram", stream.truth) != stream.truth:
+            sentences.append(f"{label}, run {number + 1}: the histogram is wrong")
+        if outcome.reply.get("rows", stream.rows) != stream.rows:
+            sentences.append(f"{label}, run {number + 1}: {outcome.reply['rows']:,} rows of {stream.rows:,}")
+        if outcome.reply["batches"] != stream.files:
+            sentences.append(
+                f"{label}, run {number + 1}: {outcome.reply['batches']} batches of {stream.files} files"
             )
-    return found
+    return sentences
 
 
 def _line(label: str, several: list[Outcome], ours: list[Outcome], rows: int) -> Line:

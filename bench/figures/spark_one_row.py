@@ -24,14 +24,14 @@ COST = Target("evercurrent / only collecting, median of one row", "times", "at m
 
 def measure(settings: Settings) -> Figure:
     batches = 20 if settings.quick else BATCHES
-    made = write_stream(settings.workspace / NAME, _frames(WARMING + batches), KEYS)
-    where = (str(made.folder), str(WARMING))
+    stream = write_stream(settings.workspace / NAME, _frames(WARMING + batches), KEYS)
+    where = (str(stream.folder), str(WARMING))
     programs = [
         Program(OURS, "bench.programs.spark_chain", where),
         Program(COLLECT, "bench.peers.spark_collect", where),
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
-    wrong = [sentence for label, several in outcomes.items() for sentence in faults(label, several, made)]
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
+    wrong = [sentence for label, several in outcomes.items() for sentence in faults(label, several, stream)]
     lines = tuple(_line(label, several, outcomes[COLLECT]) for label, several in outcomes.items())
     other = f"the target is about {BATCHES} micro-batches" if settings.quick else ""
     verdicts = (judge(COST, ratio(outcomes[OURS], outcomes[COLLECT], "median_ms"), other),)

@@ -24,20 +24,22 @@ MEDIANS = Target("large / small state, median batch", "times", "at most", 1.2)
 def measure(settings: Settings) -> Figure:
     large = 1_000_000 if settings.quick else LARGE
     batches = 20 if settings.quick else BATCHES
-    made = {}
+    streams = {}
     programs = []
     for keys in (SMALL, large):
-        settings.say(f"{NAME}: writing {keys:,} keys")
+        settings.report(f"{NAME}: writing {keys:,} keys")
         label = f"{keys:,} keys"
-        made[label] = write_stream(settings.workspace / NAME / str(keys), _frames(keys, batches), keys)
-        warming = made[label].files - batches
-        programs.append(Program(label, "bench.programs.spark_chain", (str(made[label].folder), str(warming))))
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+        streams[label] = write_stream(settings.workspace / NAME / str(keys), _frames(keys, batches), keys)
+        warming = streams[label].files - batches
+        programs.append(
+            Program(label, "bench.programs.spark_chain", (str(streams[label].folder), str(warming)))
+        )
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     few, many = outcomes.values()
     lines: list[Line] = []
     wrong: list[str] = []
     for label, several in outcomes.items():
-        wrong += faults(label, several, made[label])
+        wrong += faults(label, several, streams[label])
         if reason := failure(several):
             lines.append(Line(label, "ms", None, note=f"failed: {reason}"))
             continue

@@ -28,7 +28,7 @@ def measure(settings: Settings) -> Figure:
         )
         for keys in (SMALL, large)
     ]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     few, many = outcomes.values()
     lines: list[Line] = []
     wrong: list[str] = []

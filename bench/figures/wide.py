@@ -21,7 +21,7 @@ def measure(settings: Settings) -> Figure:
     views, epochs = (100, 50) if settings.quick else (VIEWS, EPOCHS)
     arguments = ("--views", str(views), "--epochs", str(epochs))
     programs = [Program(kind, "bench.programs.wide", ("--kind", kind, *arguments)) for kind in KINDS]
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines, wrong = [], []
     for kind, words in KINDS.items():
         reason = failure(outcomes[kind])

@@ -24,7 +24,7 @@ def measure(settings: Settings) -> Figure:
         for kind, options in KINDS.items()
         for workers in (1, WORKERS)
     ]  # fmt: skip
-    outcomes = interleave(programs, settings.runs, settings.timeout, settings.say)
+    outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     lines: list[Line] = []
     wrong: list[str] = []
     verdicts: list[Verdict] = []
@@ -32,14 +32,14 @@ def measure(settings: Settings) -> Figure:
         alone = outcomes[f"{kind}, workers=1"]
         for workers in (1, WORKERS):
             label = f"{kind}, workers={workers}"
-            found = outcomes[label]
-            if reason := failure(found):
+            own = outcomes[label]
+            if reason := failure(own):
                 wrong.append(f"{label}: {reason}")
                 lines.append(Line(label, "ms", None, note=f"failed: {reason}"))
                 continue
             for field, word in (("ms", "an epoch"), ("processor_ms", "processor time of an epoch")):
-                ratios = {"workers=1 /": ratio(alone, found, field)}
-                lines.append(Line(f"{label}, {word}", "ms", spread(found, field), ratios))
+                ratios = {"workers=1 /": ratio(alone, own, field)}
+                lines.append(Line(f"{label}, {word}", "ms", spread(own, field), ratios))
         unjudged = "" if cores() >= WORKERS and not settings.quick else "needs a core for each worker"
         several = outcomes[f"{kind}, workers={WORKERS}"]
         verdicts.append(judge(target(kind), ratio(alone, several, "ms"), unjudged))

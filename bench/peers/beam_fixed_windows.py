@@ -55,7 +55,7 @@ class Progress:
     limit = 0.0
     is_over = False
     begun: list[float] = []  # noqa: RUF012 - one for all copies that Beam makes
-    said: list[int] = []  # noqa: RUF012
+    pane_counts: list[int] = []  # noqa: RUF012
     panes: list[tuple[Place, Summary, str]] = []  # noqa: RUF012
 
 
@@ -64,7 +64,7 @@ class Epochs(beam.DoFn):  # type: ignore[misc]
 
     def start_bundle(self) -> None:
         Progress.begun.append(time.perf_counter())
-        Progress.said.append(len(Progress.panes))
+        Progress.pane_counts.append(len(Progress.panes))
         if Progress.begun[-1] - Progress.begun[0] > Progress.limit:
             Progress.is_over = True
             raise TimeIsOverError
@@ -130,8 +130,8 @@ def streamed(epochs: list[list[Row]], marks: list[int], size: int, lateness: int
             raise
         # The first bundle that began after the limit: all before it was worked off, a little over time.
         seconds = [begun - Progress.begun[0] for begun in Progress.begun]
-        done = next(number for number, since in enumerate(seconds) if since > Progress.limit)
-        return done, seconds[done], Progress.said[done]
+        epochs_done = next(number for number, since in enumerate(seconds) if since > Progress.limit)
+        return epochs_done, seconds[epochs_done], Progress.pane_counts[epochs_done]
     return len(epochs), time.perf_counter() - Progress.begun[0], len(Progress.panes)
 
 
@@ -168,17 +168,17 @@ def main(file: str, form: str, most: int, size: int, lateness: int, limit: float
     ]
     Progress.limit = limit
     if form == "stream":
-        done, seconds, said = streamed(epochs, marks, size, lateness)
+        epochs_done, seconds, pane_count = streamed(epochs, marks, size, lateness)
     else:
-        done, seconds, said = at_once(epochs, size, lateness)
-    panes = Progress.panes[:said]
-    check(epochs[:done], panes, size)
-    rows = int(edges[done])
+        epochs_done, seconds, pane_count = at_once(epochs, size, lateness)
+    panes = Progress.panes[:pane_count]
+    check(epochs[:epochs_done], panes, size)
+    rows = int(edges[epochs_done])
     send(
         rows_per_second=rows / seconds,
         seconds=seconds,
         rows=rows,
-        epochs=done,
+        epochs=epochs_done,
         panes=Counter(timing for _, _, timing in panes),
         version=beam.__version__,
     )
@@ -195,5 +195,5 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--lateness", type=int, required=True)
     parser.add_argument("--limit", type=float, required=True)
-    asked = parser.parse_args()
-    named.main(asked.file, asked.form, asked.epochs, asked.size, asked.lateness, asked.limit)
+    options = parser.parse_args()
+    named.main(options.file, options.form, options.epochs, options.size, options.lateness, options.limit)

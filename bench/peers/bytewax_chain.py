@@ -63,13 +63,13 @@ class CountAndSum(op.StatefulBatchLogic):  # type: ignore[misc]
         self.total = 0
 
     def on_batch(self, values: list[int]) -> tuple[list[tuple[str, tuple[int, int]]], bool]:
-        said = []
+        changes = []
         if self.n:
-            said.append((str(self.n), (-1, self.total)))
+            changes.append((str(self.n), (-1, self.total)))
         self.n += len(values)
         self.total += sum(values)
-        said.append((str(self.n), (1, self.total)))
-        return said, False
+        changes.append((str(self.n), (1, self.total)))
+        return changes, False
 
     def on_notify(self) -> tuple[list[Any], bool]:
         return [], False
@@ -95,7 +95,7 @@ class Level(CountAndSum):
             self.n += diff
             self.total += diff * total
         now = (1, self.n, self.total)
-        return [said for said in (before, now) if said[1]], not self.n
+        return [change for change in (before, now) if change[1]], not self.n
 
 
 class Collect(StatelessSinkPartition):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""DuckDB in memory: after each file, its rows are inserted and the whole chain is asked again over all rows.
+"""DuckDB in memory: after each file, its rows are inserted and the whole chain is evaluated again over all rows.
 
 Measured: opening the database, reading each file once, one query per file and its rows in Python. Not
 measured: start of the process, imports.

@@ -27,13 +27,13 @@ GROUP BY n
 
 
 def environment(rows_per_file: int, parallelism: int) -> TableEnvironment:
-    made = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    settings = made.get_config()
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    settings = tables.get_config()
     settings.set("parallelism.default", str(parallelism))
     settings.set("table.exec.mini-batch.enabled", "true")
     settings.set("table.exec.mini-batch.allow-latency", "200 ms")
     settings.set("table.exec.mini-batch.size", str(rows_per_file))
-    return made
+    return tables
 
 
 def main(folder: Path, rows_per_file: int, parallelism: int) -> None:

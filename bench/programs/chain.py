@@ -48,9 +48,9 @@ def main(folder: Path) -> None:
     with ThreadPoolExecutor(max_workers=1) as reader:
         ahead = reader.submit(pl.read_csv, files[0], schema=SCHEMA)
         for following in [*files[1:], None]:
-            asked = time.perf_counter()
+            began = time.perf_counter()
             batch = ahead.result()
-            waiting += time.perf_counter() - asked
+            waiting += time.perf_counter() - began
             if following is not None:
                 ahead = reader.submit(pl.read_csv, following, schema=SCHEMA)
             engine.push("rows", batch)

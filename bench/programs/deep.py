@@ -26,14 +26,14 @@ def main(nodes: int) -> None:
         rows = rows.filter(pl.col("x") >= -number) if number % 2 else rows.with_columns(x=pl.col("x") + 1)
     view = engine.view("v", rows)
     declaring = time.perf_counter() - started
-    taken = []
+    durations = []
     for number in range(1 + EPOCHS):
         started = time.perf_counter()
         engine.push("rows", {"x": [number]})
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
     expected = [number + (nodes + 1) // 2 for number in range(1 + EPOCHS)]
     assert sorted(view.read()["x"]) == expected
-    send(declaring_s=declaring, first_s=taken[0], later_s=statistics.median(taken[1:]))
+    send(declaring_s=declaring, first_s=durations[0], later_s=statistics.median(durations[1:]))
 
 
 if __name__ == "__main__":

@@ -39,15 +39,15 @@ def declared(**settings: Any) -> tuple[ec.Engine, ec.View]:
 
 def sync_milliseconds(folder: Path) -> float:
     """What it costs here to write a block and have it on disk: the median of twenty. The ground under every epoch."""
-    taken = []
+    durations = []
     for number in range(20):
         started = time.perf_counter()
         with (folder / f"sync-{number}").open("wb") as file:
             file.write(bytes(4096))
             file.flush()
             os.fsync(file.fileno())
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken) * 1e3
+        durations.append(time.perf_counter() - started)
+    return statistics.median(durations) * 1e3
 
 
 def main(folder: Path, keys: int, epochs: int, rows: int, every: int | None) -> None:
@@ -58,11 +58,11 @@ def main(folder: Path, keys: int, epochs: int, rows: int, every: int | None) -> 
     syncing = sync_milliseconds(place)
     checkpoint = ec.Checkpoint(place / "checkpoint", every=every) if every else None
     engine, histogram = declared(checkpoint=checkpoint)
-    taken: list[float] = []
+    durations: list[float] = []
     for frame in frames:
         started = time.perf_counter()
         engine.push("rows", frame)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
     truth = pl.concat(frames).group_by("key").agg(**BY_KEY).group_by("n").agg(**BY_COUNT)
     check(histogram, truth)
     engine.close()
@@ -71,7 +71,7 @@ def main(folder: Path, keys: int, epochs: int, rows: int, every: int | None) -> 
         check(histogram, truth)
         again.close()
     written = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-    measured = taken[1 + WARMING :]
+    measured = durations[1 + WARMING :]
     send(
         median_ms=statistics.median(measured) * 1e3,
         mean_ms=statistics.fmean(measured) * 1e3,
@@ -95,5 +95,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--every", type=int, help="Checkpoint(every=N); without it there is none.")
-    asked = parser.parse_args()
-    main(asked.folder, asked.keys, asked.epochs, asked.rows, asked.every)
+    options = parser.parse_args()
+    main(options.folder, options.keys, options.epochs, options.rows, options.every)

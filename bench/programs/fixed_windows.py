@@ -88,5 +88,5 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, required=True, help="of a window, seconds")
     parser.add_argument("--lateness", type=int, required=True, help="seconds")
     parser.add_argument("--plan", action="store_true", help="print the plan with its costs")
-    asked = parser.parse_args()
-    main(asked.file, timedelta(seconds=asked.size), timedelta(seconds=asked.lateness), asked.plan)
+    options = parser.parse_args()
+    main(options.file, timedelta(seconds=options.size), timedelta(seconds=options.lateness), options.plan)

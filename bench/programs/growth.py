@@ -42,14 +42,14 @@ def declared(checkpoint: ec.Checkpoint) -> ec.Engine:
 
 def files_of(folder: Path) -> dict[str, int]:
     """The files of a folder with their sizes; some may go while they are counted."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for file in folder.rglob("*"):
         try:
             if file.is_file():
-                found[str(file)] = file.stat().st_size
+                sizes[str(file)] = file.stat().st_size
         except FileNotFoundError:
             continue
-    return found
+    return sizes
 
 
 def retained_bytes(folder: Path) -> tuple[int, int]:
@@ -81,13 +81,13 @@ def main(folder: Path, epochs: int) -> None:
         }
     )
     engine = declared(ec.Checkpoint(place))
-    taken: list[float] = []
+    durations: list[float] = []
     most_files = 0
     for number in range(epochs):
         frame = rows.slice(number, 1)
         started = time.perf_counter()
         engine.push("hits", frame)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
         if (number + 1) % (epochs // 10) == 0:
             most_files = max(most_files, len(files_of(place)))
     since = max(0, epochs - SINCE)
@@ -97,7 +97,7 @@ def main(folder: Path, epochs: int) -> None:
     files = files_of(place)
     retained, commits = retained_bytes(place)
     tenth = epochs // 10
-    first, last = statistics.median(taken[:tenth]), statistics.median(taken[-tenth:])
+    first, last = statistics.median(durations[:tenth]), statistics.median(durations[-tenth:])
     send(
         files=len(files),
         most_files=most_files,
@@ -108,7 +108,7 @@ def main(folder: Path, epochs: int) -> None:
         first_ms=first * 1e3,
         last_ms=last * 1e3,
         last_over_first=last / first,
-        seconds=sum(taken),
+        seconds=sum(durations),
     )
 
 
@@ -134,5 +134,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.folder, asked.epochs)
+    options = parser.parse_args()
+    main(options.folder, options.epochs)

@@ -34,9 +34,9 @@ def main(keys: int, rows: int) -> None:
     most = peak()
 
     contents = by_key.read()
-    found = (contents.height, contents["key"].n_unique(), contents["n"].sum(), contents["total"].sum())
-    if found != (keys, keys, keys, pushed):
-        raise SystemExit(f"the view holds {found}; expected {(keys, keys, keys, pushed)}")
+    totals = (contents.height, contents["key"].n_unique(), contents["n"].sum(), contents["total"].sum())
+    if totals != (keys, keys, keys, pushed):
+        raise SystemExit(f"the view holds {totals}; expected {(keys, keys, keys, pushed)}")
     send(
         bytes_per_key=(most - before) / keys,
         before_mib=before / 2**20,
@@ -49,5 +49,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.keys, asked.rows)
+    options = parser.parse_args()
+    main(options.keys, options.rows)

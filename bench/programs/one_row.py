@@ -43,9 +43,9 @@ TENS = pl.col("n") // 10
 
 
 @contextmanager
-def busy_cores(wanted: bool) -> Iterator[None]:
+def busy_cores(busy: bool) -> Iterator[None]:
     """Keep every core busy with another process within the block."""
-    count = (os.cpu_count() or 1) if wanted else 0
+    count = (os.cpu_count() or 1) if busy else 0
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -64,19 +64,19 @@ def main(kind: str, keys: int, epochs: int, busy: bool) -> None:
     generator = np.random.default_rng(11)
     frames = [random_rows(generator, 5 * keys, keys)]
     frames += [random_rows(generator, 1, keys) for _ in range(WARMING + epochs)]
-    taken: list[float] = []
+    durations: list[float] = []
 
     def push(frame: pl.DataFrame) -> None:
         started = time.perf_counter()
         engine.push("rows", frame)
-        taken.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
 
     for frame in frames[: 1 + WARMING]:
         push(frame)
     with busy_cores(busy):
         for frame in frames[1 + WARMING :]:
             push(frame)
-    measured = sorted(taken[1 + WARMING :])
+    measured = sorted(durations[1 + WARMING :])
 
     once = pl.concat(frames).group_by("key").agg(**BY_KEY).group_by("n").agg(**BY_COUNT[kind])
     expected = once.group_by(tens=TENS).agg(**BY_TENS[kind])
@@ -94,5 +94,5 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--busy", action="store_true", help="while all cores of the machine are busy")
-    asked = parser.parse_args()
-    main(asked.kind, asked.keys, asked.epochs, asked.busy)
+    options = parser.parse_args()
+    main(options.kind, options.keys, options.epochs, options.busy)

@@ -74,7 +74,7 @@ def main(where: str, pairs: int, epochs: int, shows_plan: bool) -> None:
 
     step = max(delay // 10, 1)
     loading = sum(push(minutes.fresh_rows(step)) for _ in range(0, 2 * delay + 1, step))
-    taken = [push(minutes.rows()) for _ in range(WARMING + epochs)][WARMING:]
+    durations = [push(minutes.rows()) for _ in range(WARMING + epochs)][WARMING:]
 
     engine.tick(at=datetime.fromtimestamp(BEGIN, UTC) + (minutes.minute + 1) * LENGTH)
     rows, contents = pl.concat(frames), view.read()
@@ -89,9 +89,9 @@ def main(where: str, pairs: int, epochs: int, shows_plan: bool) -> None:
     if shows_plan:
         print(engine.explain())
     send(
-        median_ms=statistics.median(taken) * 1e3,
-        mean_ms=statistics.fmean(taken) * 1e3,
-        greatest_ms=max(taken) * 1e3,
+        median_ms=statistics.median(durations) * 1e3,
+        mean_ms=statistics.fmean(durations) * 1e3,
+        greatest_ms=max(durations) * 1e3,
         loading_seconds=loading,
         open=contents.filter(pl.col("window_end") + delay * LENGTH > mark).height,
         ended=contents.filter(
@@ -106,5 +106,5 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, required=True, help="open windows, all keys together")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--plan", action="store_true", help="print the plan with its costs")
-    asked = parser.parse_args()
-    main(asked.where, asked.pairs, asked.epochs, asked.plan)
+    options = parser.parse_args()
+    main(options.where, options.pairs, options.epochs, options.plan)

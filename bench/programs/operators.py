@@ -48,9 +48,11 @@ class Operator:
     """Whether the rows have event time and a watermark."""
 
 
-def alike(made: Callable[[Any, Any], Any], *, retracting: bool = False, unit: str = "groupings") -> Operator:
+def alike(
+    function: Callable[[Any, Any], Any], *, retracting: bool = False, unit: str = "groupings"
+) -> Operator:
     """Return an operator that is written in the same way for both."""
-    return Operator(made, made, retracting, unit)
+    return Operator(function, function, retracting, unit)
 
 
 def aggregated(*aggregates: pl.Expr, by: Sequence[str] = ("key",), retracting: bool = False) -> Operator:
@@ -200,22 +202,22 @@ class Rows:
 def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
     """Return random rows: those that are there before, if any, and those of each epoch."""
     generator = np.random.default_rng(7)
-    made = Rows([], [])
+    rows_of_epochs = Rows([], [])
     there, begun = pl.DataFrame(schema=dict(COLUMNS)), 0
     for size in ([loaded] if loaded else []) + [rows] * epochs:
         new, begun = drawn(generator, size, begun), begun + size
         if not retracting:
-            made.batches.append(new)
+            rows_of_epochs.batches.append(new)
             there = pl.concat([there, new], rechunk=True)
         else:
             gone = generator.choice(there.height, min(there.height, size // RETRACTED), replace=False)
             batch = [new.with_columns(_diff=pl.lit(1)), there[np.sort(gone)].with_columns(_diff=pl.lit(-1))]
-            made.batches.append(pl.concat(batch, rechunk=True))
+            rows_of_epochs.batches.append(pl.concat(batch, rechunk=True))
             stays = np.ones(there.height, np.bool_)
             stays[gone] = False
             there = pl.concat([there.filter(pl.Series(stays)), new], rechunk=True)
-        made.there.append(there)
-    return made
+        rows_of_epochs.there.append(there)
+    return rows_of_epochs
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
@@ -227,7 +229,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 
 def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     operator = OPERATORS[name]
-    made = made_rows(loaded, epochs, rows, retracting=operator.retracting)
+    rows_of_epochs = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
     watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if operator.timed else {}
@@ -237,17 +239,22 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     view = engine.view("view", operator.declared(source, dimension))
     engine.push("other", other)
     before = 1 if loaded else 0
-    for batch in made.batches[:before]:
+    for batch in rows_of_epochs.batches[:before]:
         engine.push("rows", batch)
-    pushes = [seconds_of(lambda batch=batch: engine.push("rows", batch)) for batch in made.batches[before:]]
+    pushes = [
+        seconds_of(lambda batch=batch: engine.push("rows", batch))
+        for batch in rows_of_epochs.batches[before:]
+    ]
     reading = seconds_of(view.read)
 
     def evaluated(there: pl.DataFrame) -> pl.DataFrame:
         return operator.evaluated(there.lazy(), other.lazy()).collect()
 
-    floor = statistics.median(seconds_of(lambda: evaluated(made.there[-1])) for _ in range(3))
-    recomputing = sum(seconds_of(lambda there=there: evaluated(there)) for there in made.there[before:])
-    truth = evaluated(made.there[-1])
+    floor = statistics.median(seconds_of(lambda: evaluated(rows_of_epochs.there[-1])) for _ in range(3))
+    recomputing = sum(
+        seconds_of(lambda there=there: evaluated(there)) for there in rows_of_epochs.there[before:]
+    )
+    truth = evaluated(rows_of_epochs.there[-1])
     assert_frame_equal(
         view.read().select(truth.columns), truth, check_row_order=False, check_dtypes=False, rel_tol=1e-9
     )
@@ -264,5 +271,5 @@ if __name__ == "__main__":
     parser.add_argument("--loaded", type=int, default=0, help="rows that are pushed before, in one epoch")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rows", type=int, default=200_000, help="rows in each epoch")
-    asked = parser.parse_args()
-    main(asked.operator, asked.loaded, asked.epochs, asked.rows)
+    options = parser.parse_args()
+    main(options.operator, options.loaded, options.epochs, options.rows)

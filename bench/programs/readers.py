@@ -33,14 +33,14 @@ def main(view: str, readers: int, keys: int, epochs: int, rows: int) -> None:
     for frame in keys_in_turn(keys, keys):
         engine.push("rows", frame)
 
-    done = threading.Event()
-    taken, seen = [0] * readers, [0] * readers
+    is_over = threading.Event()
+    snapshot_counts, seen = [0] * readers, [0] * readers
 
     def follow(number: int) -> None:
         last = -1
-        while not done.is_set():
+        while not is_over.is_set():
             snapshot = read.snapshot()
-            taken[number] += 1
+            snapshot_counts[number] += 1
             seen[number] += snapshot.epoch != last
             last = snapshot.epoch
 
@@ -57,7 +57,7 @@ def main(view: str, readers: int, keys: int, epochs: int, rows: int) -> None:
         engine.push("rows", frame)
         if number >= WARMING:
             times.append(time.perf_counter() - started)
-    done.set()
+    is_over.set()
     for thread in threads:
         thread.join()
 
@@ -65,7 +65,7 @@ def main(view: str, readers: int, keys: int, epochs: int, rows: int) -> None:
     send(
         median_ms=statistics.median(times) * 1e3,
         mean_ms=statistics.fmean(times) * 1e3,
-        snapshots=sum(taken),
+        snapshots=sum(snapshot_counts),
         epochs_seen=sum(seen) / max(1, readers) / len(frames),
     )
 
@@ -86,5 +86,5 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.view, asked.readers, asked.keys, asked.epochs, asked.rows)
+    options = parser.parse_args()
+    main(options.view, options.readers, options.keys, options.epochs, options.rows)

@@ -43,8 +43,8 @@ def main(folder: Path, epochs: int, rows: int, limit: int) -> None:
         memory.append(own() - first)
     mapped = resident() - own() - first_mapped
     counts = pl.concat(frames).group_by("key").agg(n=pl.len()).group_by("n").agg(keys=pl.len())
-    found = histogram.read().select("n", "keys").cast(pl.Int64)
-    if not found.sort("n").equals(counts.cast(pl.Int64).select("n", "keys").sort("n")):
+    contents = histogram.read().select("n", "keys").cast(pl.Int64)
+    if not contents.sort("n").equals(counts.cast(pl.Int64).select("n", "keys").sort("n")):
         raise SystemExit("the histogram is not that of one evaluation over all rows")
     engine.close()
     send(
@@ -61,5 +61,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--limit", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.folder, asked.epochs, asked.rows, asked.limit)
+    options = parser.parse_args()
+    main(options.folder, options.epochs, options.rows, options.limit)

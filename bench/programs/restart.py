@@ -83,8 +83,8 @@ if __name__ == "__main__":
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--cold", action="store_true")
-    asked = parser.parse_args()
-    if asked.what == "make":
-        make(asked.checkpoint, asked.keys)
+    options = parser.parse_args()
+    if options.what == "make":
+        make(options.checkpoint, options.keys)
     else:
-        start(asked.checkpoint, asked.keys, asked.cold)
+        start(options.checkpoint, options.keys, options.cold)

@@ -33,12 +33,12 @@ def digest(contents: pl.DataFrame) -> str:
 
 def check(tiers: pl.DataFrame, orders: pl.DataFrame) -> None:
     """The tiers must count every customer of a country once, and all that they paid."""
-    known = orders.filter(pl.col("CustomerID").is_not_null())
-    customers = known.select(pl.struct("Country", "CustomerID").n_unique()).item()
-    revenue = known.select((pl.col("Quantity") * pl.col("UnitPrice")).sum()).item()
-    found = tiers.select(pl.col("customers").sum(), pl.col("revenue").sum()).row(0)
-    if found[0] != customers or not math.isclose(found[1], revenue, rel_tol=1e-9):
-        raise SystemExit(f"the tiers hold {found}; the lines hold {(customers, revenue)}")
+    identified = orders.filter(pl.col("CustomerID").is_not_null())
+    customers = identified.select(pl.struct("Country", "CustomerID").n_unique()).item()
+    revenue = identified.select((pl.col("Quantity") * pl.col("UnitPrice")).sum()).item()
+    totals = tiers.select(pl.col("customers").sum(), pl.col("revenue").sum()).row(0)
+    if totals[0] != customers or not math.isclose(totals[1], revenue, rel_tol=1e-9):
+        raise SystemExit(f"the tiers hold {totals}; the lines hold {(customers, revenue)}")
 
 
 def main(file: Path, lines: int, limit: int) -> None:
@@ -65,5 +65,5 @@ if __name__ == "__main__":
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, required=True)
     parser.add_argument("--limit", type=int, default=0)
-    asked = parser.parse_args()
-    main(asked.file, asked.lines, asked.limit)
+    options = parser.parse_args()
+    main(options.file, options.lines, options.limit)

@@ -61,9 +61,9 @@ def main(folder: Path, gap: int, disorder: int, shows_plan: bool) -> None:
     with ThreadPoolExecutor(max_workers=1) as reader:
         ahead = reader.submit(read, files[0])
         for following in [*files[1:], None]:
-            asked = time.perf_counter()
+            began = time.perf_counter()
             batch = ahead.result()
-            waiting += time.perf_counter() - asked
+            waiting += time.perf_counter() - began
             if following is not None:
                 ahead = reader.submit(read, following)
             engine.push("hits", batch)
@@ -93,5 +93,5 @@ if __name__ == "__main__":
     parser.add_argument("--gap", type=int, required=True, help="seconds")
     parser.add_argument("--disorder", type=int, required=True, help="seconds")
     parser.add_argument("--plan", action="store_true", help="print the plan with its costs")
-    asked = parser.parse_args()
-    main(asked.folder, asked.gap, asked.disorder, asked.plan)
+    options = parser.parse_args()
+    main(options.folder, options.gap, options.disorder, options.plan)

@@ -71,5 +71,5 @@ if __name__ == "__main__":
     parser.add_argument("--buckets", type=int, default=4)
     parser.add_argument("--files", type=int, default=1, help="of a micro-batch, each a partition")
     parser.add_argument("--wide", action="store_true", help="rows have a text, which is in the state")
-    asked = parser.parse_args()
-    main(asked.folder, asked.warming, asked.buckets, asked.files, asked.wide)
+    options = parser.parse_args()
+    main(options.folder, options.warming, options.buckets, options.files, options.wide)

@@ -35,22 +35,22 @@ def main(keys: int, epochs: int, rows: int) -> None:
     loading = time.perf_counter() - loading
 
     generator = np.random.default_rng(7)
-    taken: list[float] = []
+    durations: list[float] = []
     for number in range(WARMING + epochs):
         frame = random_rows(generator, rows, keys)
         started = time.perf_counter()
         engine.push("rows", frame)
         if number >= WARMING:
-            taken.append(time.perf_counter() - started)
+            durations.append(time.perf_counter() - started)
 
     counted = histogram.read().select(pl.col("n").cast(pl.Int64).dot(pl.col("keys").cast(pl.Int64))).item()
     expected = keys + (WARMING + epochs) * rows
     if counted != expected:
         raise SystemExit(f"the histogram counts {counted} rows; {expected} were pushed")
     send(
-        median_ms=statistics.median(taken) * 1e3,
-        mean_ms=statistics.fmean(taken) * 1e3,
-        greatest_ms=max(taken) * 1e3,
+        median_ms=statistics.median(durations) * 1e3,
+        mean_ms=statistics.fmean(durations) * 1e3,
+        greatest_ms=max(durations) * 1e3,
         loading_seconds=loading,
     )
 
@@ -60,5 +60,5 @@ if __name__ == "__main__":
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.keys, asked.epochs, asked.rows)
+    options = parser.parse_args()
+    main(options.keys, options.epochs, options.rows)

@@ -37,16 +37,16 @@ def main(kind: str, views: int, epochs: int) -> None:
     started = time.perf_counter()
     many, one = declared(kind, views), declared(kind, 1)
     declaring = time.perf_counter() - started
-    taken: dict[int, list[float]] = {0: [], 1: []}
+    durations: dict[int, list[float]] = {0: [], 1: []}
     for number in range(WARMING + epochs):
         for place, engine in enumerate((many, one)):
             started = time.perf_counter()
             engine.push("s0", {"k": [0], "x": [number]})
-            taken[place].append(time.perf_counter() - started)
+            durations[place].append(time.perf_counter() - started)
     expected = [(0, WARMING + epochs, sum(range(WARMING + epochs)))]
     assert one.views["v0"].read().rows() == many.views["v0"].read().rows() == expected
     assert all(not view.read().height for name, view in many.views.items() if name != "v0")
-    medians = [statistics.median(taken[place][WARMING:]) for place in (0, 1)]
+    medians = [statistics.median(durations[place][WARMING:]) for place in (0, 1)]
     send(
         many_ms=medians[0] * 1e3,
         one_ms=medians[1] * 1e3,
@@ -60,5 +60,5 @@ if __name__ == "__main__":
     parser.add_argument("--kind", choices=("sources", "filters"), required=True)
     parser.add_argument("--views", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
-    asked = parser.parse_args()
-    main(asked.kind, asked.views, asked.epochs)
+    options = parser.parse_args()
+    main(options.kind, options.views, options.epochs)

@@ -55,5 +55,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--text", action="store_true")
-    asked = parser.parse_args()
-    main(asked.workers, asked.keys, asked.epochs, asked.rows, text=asked.text)
+    options = parser.parse_args()
+    main(options.workers, options.keys, options.epochs, options.rows, text=options.text)

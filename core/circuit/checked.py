@@ -116,8 +116,8 @@ class Checked(Operator):
         if now.epoch > 0 and not self.operator.emits_without_rows and not any(map(len, deltas)):
             self.require(not len(delta), "gave rows without any input")
         if delta.is_consolidated and len(delta):
-            kept, _ = consolidated_rows(delta.rows, delta.diffs)
-            self.require(kept is None, "claims to be consolidated and is not")
+            entries, _ = consolidated_rows(delta.rows, delta.diffs)
+            self.require(entries is None, "claims to be consolidated and is not")
         return delta
 
     @property

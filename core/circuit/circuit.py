@@ -192,7 +192,7 @@ class Circuit:
     _findings: list[Finding[Any]] = field(default_factory=list)
     _links: _Links = field(default_factory=_Links)
     _nothing: dict[NodeId, Delta] = field(default_factory=dict)
-    _found: set[NodeId] | None = None
+    _active_before: set[NodeId] | None = None
     """The waking nodes that had something to do in the last epoch: they and their readers are visited in the next one too."""
 
     def add(
@@ -214,10 +214,10 @@ class Circuit:
         looks = tuple(Look(_kind(each), self._giver(name, operator, each)) for each in operator.looks_at)
         reads = self._read(operator, looks)
         _require_placement(name, operator, states, placement, reads)
-        made = NodeId(len(self.nodes))
+        number = NodeId(len(self.nodes))
         self.states += [state for state in dict.fromkeys(states) if id(state) not in self._givers]
         for channel in (*states, *operator.gives):
-            self._givers.setdefault(id(channel), made)
+            self._givers.setdefault(id(channel), number)
         findings = tuple(each for each in operator.gives if isinstance(each, Finding))
         self._findings += findings
         looks = tuple(dict.fromkeys(looks))
@@ -225,7 +225,7 @@ class Circuit:
         self.nodes.append(
             Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings, timed_by)
         )
-        return made
+        return number
 
     def _giver(self, name: str, operator: Operator, channel: State | Channel) -> NodeId:
         """Return the node that gives something that a new node reads."""
@@ -257,8 +257,8 @@ class Circuit:
         """
         self._links.grow(self.nodes)
         evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
-        deltas, before, active = evaluated.deltas, self._found, set[NodeId]()
-        self._found = None
+        deltas, before, active = evaluated.deltas, self._active_before, set[NodeId]()
+        self._active_before = None
         with hashing_by(self.key_hash):
             for place in self._visited(now, arrived, deltas, before, active):
                 node, begun = self.nodes[place], time.perf_counter()
@@ -268,7 +268,7 @@ class Circuit:
                     arrived_rows = arrived.get(node.name) or Delta.empty(node.operator.schema)
                     deltas[place] = node.operator.step(now, arrived_rows)
                 evaluated.seconds[place] = time.perf_counter() - begun
-        self._found = active
+        self._active_before = active
         return evaluated
 
     def _visited(

@@ -129,8 +129,8 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
     maybe = np.flatnonzero(table[(entries.first >> shift).view(np.int64)])
     words, seconds, last = entries.first[maybe], entries.seconds_at(maybe), len(keys) - 1
     directory = Directory.of(keys.first)
-    found = np.searchsorted(keys.first, words) if directory is None else directory.search(keys.first, words)
-    owners = np.minimum(found, last)
+    places = np.searchsorted(keys.first, words) if directory is None else directory.search(keys.first, words)
+    owners = np.minimum(places, last)
     stored = keys.seconds()
     # A second pass only where the first words of two keys collide.
     while len(behind := np.flatnonzero((keys.first[owners] == words) & (stored[owners] != seconds))):

@@ -188,8 +188,8 @@ def wide_integers(
 
 def only_limb(prefix: str, sums: Mapping[str, Ints]) -> Ints | None:
     """Return the sum of numbers of 32 bits, which are all in one limb; None if there are others, or none at all."""
-    found = [name for name in sums if name.startswith(prefix) and name.startswith("[", len(prefix))]
-    return sums[found[0]] if found == [limb_name(prefix, 0)] else None
+    limbs = [name for name in sums if name.startswith(prefix) and name.startswith("[", len(prefix))]
+    return sums[limbs[0]] if limbs == [limb_name(prefix, 0)] else None
 
 
 def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:

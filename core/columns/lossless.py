@@ -156,5 +156,5 @@ def _field(dtype: pl.Struct, name: str) -> pl.DataType:
 
 def as_type(dtype: Any) -> pl.DataType:
     """Return a type as an object: polars takes classes too."""
-    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
-    return made
+    instance: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return instance

@@ -58,15 +58,20 @@ def sorted_by(
     into one, as far as columns have words.
     """
     flags = zip(descending or [False] * len(columns), nulls_last or [False] * len(columns), strict=True)
-    given = [SortColumn(column, *each) for column, each in zip(columns, flags, strict=True)]
+    sort_columns = [SortColumn(column, *each) for column, each in zip(columns, flags, strict=True)]
     if len(columns[0]) > MANY_ROWS:
-        return _packed(given, PASSES)
+        return _packed(sort_columns, PASSES)
     few = [
-        words_of_few(each.values, descending=each.descending, nulls_last=each.nulls_last) for each in given
+        words_of_few(each.values, descending=each.descending, nulls_last=each.nulls_last)
+        for each in sort_columns
     ]
     listed = [words for words in few if words is not None]
     if len(listed) < len(few):
-        return _by_words(given) if all(column.has_words for column in given) else _by_query(given)
+        return (
+            _by_words(sort_columns)
+            if all(column.has_words for column in sort_columns)
+            else _by_query(sort_columns)
+        )
     return np.lexsort([words for each in listed for words in each][::-1])
 
 
@@ -103,11 +108,11 @@ class _Pack:
             self.is_final = groups == len(words)
             least, width = np.uint64(0), (groups - 1).bit_length()
         self._is_empty &= width == 0
-        kept = min(width, self._left)
-        self._words <<= np.uint64(kept)
-        self._words |= (words - least) >> np.uint64(width - kept) if width else np.uint64(0)
-        self._left -= kept
-        return kept == width
+        bits = min(width, self._left)
+        self._words <<= np.uint64(bits)
+        self._words |= (words - least) >> np.uint64(width - bits) if width else np.uint64(0)
+        self._left -= bits
+        return bits == width
 
     def sorted(self) -> tuple[Index, Mask]:
         """Return the order, and where a row ties with the one before it; rows that tie are in their original order."""

@@ -376,7 +376,7 @@ def _of_texts(buffer: pa.Buffer, starts: Ints, counts: Ints) -> tuple[Words, Wor
 
 
 def _side_by_side(
-    buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]
+    buffer: pa.Buffer, starts: Ints, counts: Ints, next_word: int, sums: tuple[Words, Words]
 ) -> None:
     """Add the words of texts to their sums: first one word of every text, then the next. Texts descend by their number of words."""
     words, sizes = np.frombuffer(buffer, "<u8", buffer.size >> 3), (counts + 7) >> 3
@@ -384,29 +384,31 @@ def _side_by_side(
     at, down = starts >> 3, ((starts & 7) << 3).view(np.uint64)
     up, low = np.uint64(64) - down, words[at]
     left = len(counts)
-    while left >= FEW and done < SIDE_BY_SIDE - 1:
+    while left >= FEW and next_word < SIDE_BY_SIDE - 1:
         at = at[:left] + 1
         high = words[at]
         items = (low[:left] >> down[:left]) | (high << up[:left])  # numpy shifts by 64 to zero.
-        low, done = high, done + 1
-        going_on = int(np.searchsorted(-sizes[:left], -done)) if sizes[left - 1] <= done else left
+        low, next_word = high, next_word + 1
+        going_on = int(np.searchsorted(-sizes[:left], -next_word)) if sizes[left - 1] <= next_word else left
         if going_on < left:
             items[going_on:] &= LEADING[((counts[going_on:left] - 1) & 7) + 1]
-        place = _places(np.array([done - 1]))
+        place = _places(np.array([next_word - 1]))
         _mix(items, place)
         sums[0][:left] += items
         _square(items, place)
         sums[1][:left] += items
         left = going_on
     if left:
-        _one_by_one(buffer, starts[:left], counts[:left], done, (sums[0][:left], sums[1][:left]))
+        _one_by_one(buffer, starts[:left], counts[:left], next_word, (sums[0][:left], sums[1][:left]))
 
 
-def _one_by_one(buffer: pa.Buffer, starts: Ints, counts: Ints, done: int, sums: tuple[Words, Words]) -> None:
-    """Add the words of texts to their sums, without the first ``done`` of each: first all words of a text, then the next text."""
+def _one_by_one(
+    buffer: pa.Buffer, starts: Ints, counts: Ints, first_word: int, sums: tuple[Words, Words]
+) -> None:
+    """Add the words of texts to their sums, from ``first_word`` of each on: first all words of a text, then the next text."""
     data = np.frombuffer(buffer, np.uint8)
     for text, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        for place in range(done, (count + 7) >> 3, MOST_WORDS):
+        for place in range(first_word, (count + 7) >> 3, MOST_WORDS):
             held = data[start + 8 * place : start + min(count, 8 * (place + MOST_WORDS))]
             items = np.zeros((len(held) + 7) >> 3, "<u8")
             items.view(np.uint8)[: len(held)] = held

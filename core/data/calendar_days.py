@@ -50,8 +50,8 @@ def calendar_steps(every: str, time_zone: str | None, instants: Ints) -> tuple[I
     # The local day is that of UTC, the one before or the one after: so it is in one of three steps.
     numbers = _step_numbers(step, different_days - 1) + np.arange(4)[:, None]
     begins = midnights(time_zone, _first_days(step, numbers.ravel())).reshape(4, -1)
-    passed = (instants >= begins[1][place]).astype(np.intp) + (instants >= begins[2][place])
-    return begins[passed, place], begins[passed + 1, place]
+    step_number = (instants >= begins[1][place]).astype(np.intp) + (instants >= begins[2][place])
+    return begins[step_number, place], begins[step_number + 1, place]
 
 
 def _step_numbers(step: tuple[int, str], days: Ints) -> Ints:

@@ -59,14 +59,14 @@ class Delta:
     @staticmethod
     def of_columns(columns: Sequence[AnyColumn], diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Return columns and their diffs, side by side, by reference."""
-        made = object.__new__(Delta)
-        made._frame = made._groups = made._words = None
-        made._columns = {column.name: column for column in columns}
-        made._diffs = diffs
-        made.height = len(diffs)
-        made._words_by = {}
-        made.is_consolidated = is_consolidated
-        return made
+        delta = object.__new__(Delta)
+        delta._frame = delta._groups = delta._words = None
+        delta._columns = {column.name: column for column in columns}
+        delta._diffs = diffs
+        delta.height = len(diffs)
+        delta._words_by = {}
+        delta.is_consolidated = is_consolidated
+        return delta
 
     def __len__(self) -> int:
         """Return the number of entries, each a row with its diff."""
@@ -95,15 +95,15 @@ class Delta:
     def renamed(self, copies: Mapping[str, str]) -> list[AnyColumn]:
         """Return the columns that these name, under their new names."""
         columns, frame = self._columns, self._frame
-        made: list[AnyColumn] = []
+        renamed: list[AnyColumn] = []
         for name, copied in copies.items():
             if columns is None:
                 assert frame is not None, "columns are dropped once there is a frame"
                 column: AnyColumn = frame.get_column(copied)
             else:
                 column = columns[copied]
-            made.append(column if name == copied else column.alias(name))
-        return made
+            renamed.append(column if name == copied else column.alias(name))
+        return renamed
 
     def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
         """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
@@ -124,8 +124,8 @@ class Delta:
         columns, diffs = self._columns, self.diffs[index]
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
-        taken = [at(column, index) for column in columns.values()]
-        return Delta.of_columns(taken, diffs, is_consolidated=self.is_consolidated)
+        columns_at = [at(column, index) for column in columns.values()]
+        return Delta.of_columns(columns_at, diffs, is_consolidated=self.is_consolidated)
 
     @property
     def names(self) -> Collection[str]:
@@ -147,11 +147,11 @@ class Delta:
 
     def words_by(self, names: tuple[str, ...], routed: int) -> Keys:
         """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
-        found = self._words_by.get((names, routed))
-        if found is None:
-            found = key_words([self.column(name) for name in names], self.height, routed)
-            self._words_by[names, routed] = found
-        return found
+        keys = self._words_by.get((names, routed))
+        if keys is None:
+            keys = key_words([self.column(name) for name in names], self.height, routed)
+            self._words_by[names, routed] = keys
+        return keys
 
     @property
     def words(self) -> Keys:

@@ -66,8 +66,8 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
     Raises:
         PlanError: a name is reserved; names the column and the remedy.
     """
-    if taken := [name for name in names if name in RESERVED]:
-        raise PlanError(f"{where}: {listed(taken)} is reserved for the engine; rename the column")
+    if reserved := [name for name in names if name in RESERVED]:
+        raise PlanError(f"{where}: {listed(reserved)} is reserved for the engine; rename the column")
 
 
 def require_name(what: str, name: object) -> None:

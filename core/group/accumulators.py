@@ -246,10 +246,10 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
         words, lost = wide_integers(prefix, sums, height, unsigned=dtype == pl.UInt128)
         if lost.any():
             raise _does_not_fit(aggregate)
-        made = _of_wide_words(aggregate.output, words, dtype)
-        if dtype.is_decimal() and _has_too_many_digits(made):
+        column = _of_wide_words(aggregate.output, words, dtype)
+        if dtype.is_decimal() and _has_too_many_digits(column):
             raise _does_not_fit(aggregate)
-        return _fitted(aggregate, made)
+        return _fitted(aggregate, column)
     unsigned = aggregate.dtype == pl.UInt64
     numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
     if lost.any():

@@ -18,7 +18,7 @@ from ..columns.row_values import twice
 from ..columns.whole_columns import AnyColumn, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
-from ..state.lookup import Found, all_rows, first_rows, rows_change
+from ..state.lookup import KeyRows, all_rows, first_rows, rows_change
 from ..state.partitioning import WORDS, Route
 from ..state.run import Layout, Run, make_run
 from ..state.snapshot import Saved
@@ -141,7 +141,7 @@ class ReadAggregateState(ABC):
         return were.append(_at(self._values(after, height), change.groups[change.count_before :]))
 
     @abstractmethod
-    def _values(self, found: Found, height: int) -> pl.Series:
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
         """Return the aggregate of each of ``height`` groups, from their rows."""
 
 
@@ -199,9 +199,9 @@ class FirstByState(ReadAggregateState):
         self._aggregate = aggregate
         self._spine = arrangement
 
-    def _values(self, found: Found, height: int) -> pl.Series:
-        values = found.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
-        return _placed(values, found.owners, height)
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
+        values = rows.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
+        return _placed(values, rows.owners, height)
 
 
 class RecomputedState(ReadAggregateState):
@@ -233,11 +233,11 @@ class RecomputedState(ReadAggregateState):
         aggregate, rows = self._aggregate, self._spine.layout.payload.to_frame()
         return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
 
-    def _values(self, found: Found, height: int) -> pl.Series:
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
         if self._is_median:
-            _require_few(found.diffs)
-            found = middle_rows(found, self._aggregate.inputs[0])
-        frame, owners = _repeated_rows(found)
+            _require_few(rows.diffs)
+            rows = middle_rows(rows, self._aggregate.inputs[0])
+        frame, owners = _repeated_rows(rows)
         if self._twice and len(owners):
             frame, owners = twice(frame), np.concatenate((owners, owners + height))
         frame = frame.clone().insert_column(0, pl.Series(OWNER, owners, pl.Int64))
@@ -259,9 +259,9 @@ class RecomputedUserState(ReadAggregateState):
         self._spine = arrangement
         self._of_nothing = _of_nothing(aggregate) if keyless else None
 
-    def _values(self, found: Found, height: int) -> pl.Series:
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
         aggregate = self._aggregate
-        frame, owners = _repeated_rows(found)
+        frame, owners = _repeated_rows(rows)
         column = frame.get_column(aggregate.input)
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         ends = np.append(starts, len(owners))[1:]
@@ -293,19 +293,19 @@ class RetractableAggregate(ReadAggregateState):
         """Stage the states after these rows, and no state for groups that are ``empty``."""
         before = first_rows(self.spine, groups.keys, 1)
         states: list[bytes | None] = [None] * len(groups)
-        for owner, kept in zip(
+        for owner, stored in zip(
             before.owners.tolist(), before.payload.get_column(STATE).to_list(), strict=True
         ):
-            states[owner] = kept
+            states[owner] = stored
         ends = np.append(groups.starts[1:], len(groups.order))
         for number, (start, end) in enumerate(zip(groups.starts.tolist(), ends.tolist(), strict=True)):
             entries = groups.order[start:end]
             moved = None if empty[number] else self._moved(states[number], values[entries], diffs[entries])
             states[number] = moved
-        kept = np.flatnonzero([state is not None for state in states])
+        with_state = np.flatnonzero([state is not None for state in states])
         payload = stack([before.payload, _column([state for state in states if state is not None])])
-        keys = groups.keys.take(np.concatenate((before.owners, kept)))
-        signs = np.concatenate((-before.diffs, np.ones(len(kept), np.int64)))
+        keys = groups.keys.take(np.concatenate((before.owners, with_state)))
+        signs = np.concatenate((-before.diffs, np.ones(len(with_state), np.int64)))
         self.spine.stage(self._run(keys, payload, signs))
 
     def has_pickles(self) -> bool:
@@ -332,24 +332,24 @@ class RetractableAggregate(ReadAggregateState):
         rows = key_words(payload.get_columns(), payload.height)
         return make_run(self.spine.layout, keys, payload, {DIFF: diffs}, rows)
 
-    def _moved(self, kept: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
+    def _moved(self, stored: bytes | None, values: pl.Series, diffs: Ints) -> bytes:
         aggregate = self._aggregate
         assert aggregate.remove is not None, "a retractable aggregate has an inverse"
-        state = aggregate.create() if kept is None else self._form.loads(kept)
+        state = aggregate.create() if stored is None else self._form.loads(stored)
         if (diffs > 0).any():
             added = aggregate.add(aggregate.create(), _repeated(values, np.maximum(diffs, 0)))
-            state = added if kept is None else aggregate.merge(state, added)
+            state = added if stored is None else aggregate.merge(state, added)
         if (diffs < 0).any():
             state = aggregate.remove(state, _repeated(values, np.maximum(-diffs, 0)))
         return self._form.dumps(state)
 
-    def _values(self, found: Found, height: int) -> pl.Series:
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
         aggregate = self._aggregate
         results = [
-            aggregate.extract(self._form.loads(state)) for state in found.payload.get_column(STATE).to_list()
+            aggregate.extract(self._form.loads(state)) for state in rows.payload.get_column(STATE).to_list()
         ]
         values = pl.Series(aggregate.output, results, aggregate.dtype)
-        return _placed(values, found.owners, height, self._of_nothing)
+        return _placed(values, rows.owners, height, self._of_nothing)
 
 
 def _column(states: list[bytes]) -> pl.DataFrame:
@@ -360,14 +360,14 @@ def _of_nothing(aggregate: Custom) -> pl.Series:
     return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
 
 
-def middle_rows(found: Found, column: str) -> Found:
+def middle_rows(rows: KeyRows, column: str) -> KeyRows:
     """Return the middle row of each owner with an odd number of values, the two middle ones of others; nulls do not count.
 
     Rows of an owner are in the order of the column. A row that is both middle ones has the diff 2.
     """
-    values = found.payload.get_column(column)
-    rows = np.flatnonzero(values.is_not_null().to_numpy()) if values.has_nulls() else np.arange(len(values))
-    owners, diffs = found.owners[rows], found.diffs[rows]
+    values = rows.payload.get_column(column)
+    places = np.flatnonzero(values.is_not_null().to_numpy()) if values.has_nulls() else np.arange(len(values))
+    owners, diffs = rows.owners[places], rows.diffs[places]
     ends = np.cumsum(diffs)
     lasts = np.flatnonzero(np.append(owners[1:] != owners[:-1], True)[: len(owners)])
     before = np.concatenate(([0], ends[lasts]))
@@ -377,18 +377,18 @@ def middle_rows(found: Found, column: str) -> Found:
     times = 1 + ((one == other) & (lower != upper))
     chosen = np.stack((one, other), axis=1).ravel()
     counts = np.stack((times, np.where(one == other, 0, 1)), axis=1).ravel()
-    kept = counts > 0
-    at = chosen[kept]
-    return Found(owners[at], gather(found.payload, rows[at]), counts[kept])
+    occurs = counts > 0
+    at = chosen[occurs]
+    return KeyRows(owners[at], gather(rows.payload, places[at]), counts[occurs])
 
 
-def _repeated_rows(found: Found) -> tuple[pl.DataFrame, Index]:
+def _repeated_rows(rows: KeyRows) -> tuple[pl.DataFrame, Index]:
     """Return each row as often as its diff, and the number of its group."""
-    if (found.diffs == 1).all():
-        return pl.DataFrame(found.payload.get_columns()), found.owners
-    _require_few(found.diffs)
-    every = np.repeat(np.arange(len(found.owners)), found.diffs)
-    return gather(found.payload, every), found.owners[every]
+    if (rows.diffs == 1).all():
+        return pl.DataFrame(rows.payload.get_columns()), rows.owners
+    _require_few(rows.diffs)
+    every = np.repeat(np.arange(len(rows.owners)), rows.diffs)
+    return gather(rows.payload, every), rows.owners[every]
 
 
 def _at(values: pl.Series, positions: Index) -> pl.Series:

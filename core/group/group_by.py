@@ -333,9 +333,9 @@ class GroupBy(Operator):
         then: dict[str, Ints] = {}
         numbers = groups.numbers[: len(delta)] if self._heads else NO_NUMBERS
         for head in self._heads:
-            moved, kept = head.moved(delta.frame, numbers, groups.keys, before)
+            moved, previous = head.moved(delta.frame, numbers, groups.keys, before)
             added |= moved
-            then |= kept
+            then |= previous
         after = dict(before)
         for name, column in added.items():
             after[name] = before[name] + column if name in before else column
@@ -419,10 +419,10 @@ class GroupBy(Operator):
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = frame_of([rows, *map(series_of, names), *map(series_of, values)])
         try:
-            made = self._finishing.of(frame).get_columns()[:-1]
+            computed = self._finishing.of(frame).get_columns()[:-1]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
-        return [*names, *map(with_plain_zeros, made)]
+        return [*names, *map(with_plain_zeros, computed)]
 
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
         """Return minus the rows before, plus the rows after, where they exist and differ."""

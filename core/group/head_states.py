@@ -7,7 +7,7 @@ import polars as pl
 
 from ..columns.kernels import Index, Keys, gather
 from ..data.schema import DIFF
-from ..state.lookup import Found, first_rows, rows_change
+from ..state.lookup import KeyRows, first_rows, rows_change
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
 from .aggregate_states import Change, ReadAggregateState
@@ -56,8 +56,8 @@ class HeadState(ReadAggregateState):
         lacking = np.flatnonzero(~heads.has & (sums.get(LENGTH, np.zeros(len(keys), np.int64)) != 0))
         if not len(lacking) or not self._spine.runs:
             return heads
-        found = first_rows(self._spine, keys.take(lacking), 1)
-        earlier = first_of(self.order.words(found.payload), lacking[found.owners], len(keys))
+        stored = first_rows(self._spine, keys.take(lacking), 1)
+        earlier = first_of(self.order.words(stored.payload), lacking[stored.owners], len(keys))
         return earlier_of(heads, earlier)
 
     def moved(self, rows: pl.DataFrame, groups: Index, keys: Keys, sums: Sums) -> tuple[Sums, Sums]:
@@ -66,18 +66,18 @@ class HeadState(ReadAggregateState):
         ``sums`` are the additive columns of these groups before. Also return what these should have held, which differs if
         an earlier version kept the first row in the arrangement; otherwise nothing is returned for it.
         """
-        kept = self.kept(keys, sums)
-        is_new = (sums.get(self.order.names[0], np.zeros(len(keys), np.int64)) != 0) != kept.has
+        heads = self.kept(keys, sums)
+        is_new = (sums.get(self.order.names[0], np.zeros(len(keys), np.int64)) != 0) != heads.has
         added, retracted = self._firsts(rows, groups, len(keys))
-        first = earlier_of(added, kept)
+        first = earlier_of(added, heads)
         if retracted is not None:
             first = self._without(retracted, first, keys)
         now, nothing = self.order.sums(first), np.zeros(len(keys), np.int64)
         moved = {name: column - sums.get(name, nothing) for name, column in now.items()}
-        return moved, self.order.sums(kept) if is_new.any() else {}
+        return moved, self.order.sums(heads) if is_new.any() else {}
 
     def columns_of(self, rows: pl.DataFrame, groups: Index, count: int) -> list[pl.Series]:
-        """Return what these rows tell of the first rows of groups as columns, for parts of a change that are combined later."""
+        """Return the first rows of groups among these rows as columns, for parts of a change that are combined later."""
         added, retracted = self._firsts(rows, groups, count)
         columns = self.order.columns_of(added)
         if not self._retracts:
@@ -111,5 +111,5 @@ class HeadState(ReadAggregateState):
         _, after = rows_change(self._spine, keys.take(chosen), 1)
         return first.replaced(chosen, first_of(self.order.words(after.payload), after.owners, len(chosen)))
 
-    def _values(self, found: Found, height: int) -> pl.Series:
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
         raise AssertionError("values are computed from additive columns")

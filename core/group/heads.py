@@ -90,7 +90,7 @@ class HeadOrder:
 
     def words(self, rows: pl.DataFrame) -> tuple[Ints, ...]:
         """Return the words of rows; the row with the least words comes first."""
-        made: list[Ints] = []
+        row_words: list[Ints] = []
         for order in self.columns:
             column = rows.get_column(order.column)
             words = order_words(column)
@@ -99,8 +99,8 @@ class HeadOrder:
             if column.has_nulls():
                 nulls = nulls_in(column).astype(np.int64)
                 words = np.where(nulls != 0, 0, words)
-            made += [nulls if order.nulls_last else -nulls, words]
-        return tuple(made)
+            row_words += [nulls if order.nulls_last else -nulls, words]
+        return tuple(row_words)
 
     def qualifying(self, rows: pl.DataFrame) -> Index:
         """Return the positions of the rows that may be first: those for which ``where`` is true."""

@@ -26,12 +26,12 @@ def added_up(
     """Return a row per group: its key, the additions of the frame's rows to its additive columns, and ``others`` of it."""
     columns = [frame.get_column(name) for name in keys]
     named = gather(pl.DataFrame(columns), groups.first_entries).get_columns() if columns else []
-    made = {**{name: groups.sums(column) for name, column in sums.items()}}
-    made[ENTRIES] = groups.sums(np.abs(frame.get_column(DIFF).to_numpy()))
+    additions = {**{name: groups.sums(column) for name, column in sums.items()}}
+    additions[ENTRIES] = groups.sums(np.abs(frame.get_column(DIFF).to_numpy()))
     ones = pl.Series(DIFF, np.ones(len(groups), np.int64))
     return Delta(
         pl.DataFrame(
-            [*named, *(pl.Series(SUM + name, column) for name, column in made.items()), *others, ones]
+            [*named, *(pl.Series(SUM + name, column) for name, column in additions.items()), *others, ones]
         )
     )
 

@@ -55,12 +55,12 @@ class StateForm:
                 serializer does not return bytes.
         """
         if self.serializer is not None:
-            made = self.serializer.dumps(state)
-            if not isinstance(made, bytes):
+            serialized = self.serializer.dumps(state)
+            if not isinstance(serialized, bytes):
                 raise StateRefusedError(
-                    f"the serializer returned {type_name(made)} for the state, not bytes; make its dumps return bytes"
+                    f"the serializer returned {type_name(serialized)} for the state, not bytes; make its dumps return bytes"
                 )
-            return SERIALIZED + made
+            return SERIALIZED + serialized
         try:
             return encoded(state)
         except NotPlainError as error:

@@ -69,8 +69,8 @@ class Linear(Operator):
                 columns = map(_of_type, self._columns(delta), self._dtypes)
                 return Delta.of_columns([*columns], delta.diffs, is_consolidated=stays_consolidated)
             if self._rows is not None:
-                kept = delta.where(self._rows(delta))
-                return kept if kept.height else self._nothing
+                matching = delta.where(self._rows(delta))
+                return matching if matching.height else self._nothing
             assert self._function is not None, "one of them is applied"
             frame = self._function(delta.frame)
             if frame.dtypes != self._dtypes:
@@ -142,9 +142,9 @@ class MapBatches(Operator):
                 f"{self._failing_row(rows)}; nothing has changed"
             ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
-            given = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
+            returned = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(
-                f"{self._where}: the function returned {given}, but {dict(self.schema)} is declared; "
+                f"{self._where}: the function returned {returned}, but {dict(self.schema)} is declared; "
                 "return these columns, or declare what it returns with schema="
             )
         # The function may keep the frame that it returned, and the memory under it.
@@ -184,10 +184,10 @@ class Concat(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the sum of the changes."""
-        given = [delta for delta in deltas if len(delta)]
-        if not given:
+        changes = [delta for delta in deltas if len(delta)]
+        if not changes:
             return self._nothing
-        return given[0] if len(given) == 1 else Delta(stack([delta.frame for delta in given]))
+        return changes[0] if len(changes) == 1 else Delta(stack([delta.frame for delta in changes]))
 
 
 @tagged("core.operators.linear:Negate")

@@ -105,8 +105,8 @@ class CheckRetractions(Operator):
         diffs = delta.diffs.copy()
         diffs[entries] = 0
         diffs[first] = accepted
-        kept = np.flatnonzero(diffs)
-        return Delta.of(gather(delta.rows, kept), diffs[kept])
+        remaining = np.flatnonzero(diffs)
+        return Delta.of(gather(delta.rows, remaining), diffs[remaining])
 
     def _refuse(self, now: Now, refused: Delta) -> None:
         if self._strict:

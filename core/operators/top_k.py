@@ -6,7 +6,7 @@ import polars as pl
 
 from ..columns.kernels import Ints
 from ..data.tags import tagged
-from ..state.lookup import Found
+from ..state.lookup import KeyRows
 from ..state.per_key import PerKey
 from ..state.spine import Spine
 
@@ -25,6 +25,6 @@ class TopK(PerKey):
     def __init__(self, schema: pl.Schema, arrangement: Spine, count: int) -> None:
         super().__init__(schema, arrangement, count)
 
-    def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+    def made_of(self, rows: KeyRows) -> tuple[pl.DataFrame, Ints]:
         """Return the first rows as they are."""
-        return found.payload, found.diffs
+        return rows.payload, rows.diffs

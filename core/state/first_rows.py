@@ -95,14 +95,14 @@ def _groups(keys: KeyColumns, frame: pl.DataFrame) -> Groups:
 
 def _bounds(spine: Spine, groups: Groups, order: Order, count: int) -> Ints:
     """Return the word of the last of the first rows of each group; the greatest word where there are fewer of them."""
-    found = first_rows(spine, groups.keys, count)
+    rows = first_rows(spine, groups.keys, count)
     bounds = np.full(len(groups), LAST)
-    if len(found.owners):
-        words = _words(found.payload.get_column(order.column), order)
-        ends = np.flatnonzero(np.append(found.owners[1:] != found.owners[:-1], True))
-        rows = np.bincount(found.owners, found.diffs, len(groups))
-        ends = ends[rows[found.owners[ends]] >= count]
-        bounds[found.owners[ends]] = words[ends]
+    if len(rows.owners):
+        words = _words(rows.payload.get_column(order.column), order)
+        ends = np.flatnonzero(np.append(rows.owners[1:] != rows.owners[:-1], True))
+        row_counts = np.bincount(rows.owners, rows.diffs, len(groups))
+        ends = ends[row_counts[rows.owners[ends]] >= count]
+        bounds[rows.owners[ends]] = words[ends]
     return bounds
 
 

@@ -57,10 +57,12 @@ class _Columns:
             "row": rows.first,
             "row second": rows.second,
         }
-        found = {name: column for name, column in words.items() if column is not None and len(column)}
-        held = self._room(self.words, found, np.dtype(np.uint64))
+        columns_of_words = {
+            name: column for name, column in words.items() if column is not None and len(column)
+        }
+        held = self._room(self.words, columns_of_words, np.dtype(np.uint64))
         sums = self._room(self.sums, part.sums, np.dtype(np.int64))
-        for columns, values in ((held, found), (sums, part.sums)):
+        for columns, values in ((held, columns_of_words), (sums, part.sums)):
             for name, column in columns.items():
                 column[at : at + len(part)] = values.get(name, 0)
         return _Columns(self.capacity, held, sums, (*self.payloads, part.payload))

@@ -92,12 +92,12 @@ class Ledger:
 
     def saved(self) -> Saved:
         """See ``State``: a piece for every entry."""
-        kept, held = [*self.refused, *self._staged], self.entries
+        batches, held = [*self.refused, *self._staged], self.entries
         held += sum(refused.frame.height for refused in self._staged)
         gone, first = 0, 0
-        while held - gone > self.limit and first < len(kept) - 1:
-            gone, first = gone + kept[first].frame.height, first + 1
-        return Saved(tuple(kept[first:]), {"forgotten": self.forgotten + gone})
+        while held - gone > self.limit and first < len(batches) - 1:
+            gone, first = gone + batches[first].frame.height, first + 1
+        return Saved(tuple(batches[first:]), {"forgotten": self.forgotten + gone})
 
     def restore(self, saved: Saved) -> None:
         """See ``State``."""

@@ -21,7 +21,7 @@ BEFORE = "before"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class KeyRows:
     """The rows of some keys: the position of the key among those looked up, the row, and its diff.
 
     Rows of a key are together, in the order of the layout; keys are in the order in which they were given.
@@ -32,12 +32,12 @@ class Found:
     diffs: Ints
 
 
-def all_rows(spine: Spine, keys: Keys) -> Found:
+def all_rows(spine: Spine, keys: Keys) -> KeyRows:
     """Return all rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
     return _all(spine, keys, None)[0]
 
 
-def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
+def first_rows(spine: Spine, keys: Keys, count: int) -> KeyRows:
     """Return the first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
 
     Of every run only the leading entries of a key are read, and more of them (four times as many) only while
@@ -48,7 +48,7 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> Found:
 
 def rows_change(
     spine: Spine, keys: Keys, count: int | None, change: Run | None = None
-) -> tuple[Found, Found]:
+) -> tuple[KeyRows, KeyRows]:
     """Return the ``first_rows`` of these keys, or without ``count`` all rows, before this epoch, and after it.
 
     ``change`` takes the place of what the epoch has staged.
@@ -62,7 +62,7 @@ def _moments(delta: Run | None) -> tuple[str, ...]:
     return (DIFF,) if delta is None else (BEFORE, DIFF)
 
 
-def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
+def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[KeyRows]:
     read = _read(spine, delta, keys, np.arange(len(keys)), None)
     at_moments = []
     for moment in _moments(delta):
@@ -71,9 +71,9 @@ def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[Found]:
     return at_moments
 
 
-def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Found]:
+def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[KeyRows]:
     pending, take = np.arange(len(keys)), count + 1
-    parts: list[list[Found]] = []
+    parts: list[list[KeyRows]] = []
     while len(pending) or not parts:
         read = _read(spine, delta, keys, pending, take)
         rows, pending = _settle(read, _moments(delta), pending, len(keys), count)
@@ -85,13 +85,13 @@ def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[Foun
     return [_together(spine.layout, rows) for rows in zip(*parts, strict=True)]
 
 
-def _together(layout: Layout, parts: Sequence[Found]) -> Found:
+def _together(layout: Layout, parts: Sequence[KeyRows]) -> KeyRows:
     if len(parts) == 1:
         return parts[0]
     owners = np.concatenate([part.owners for part in parts])
     order = np.argsort(owners, kind="stable")
     payload = gather(stack([part.payload for part in parts]), order)
-    return Found(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
+    return KeyRows(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
 
 
 def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None) -> Run:
@@ -131,7 +131,7 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
 
 def _settle(
     read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
-) -> tuple[list[Found], Index]:
+) -> tuple[list[KeyRows], Index]:
     """Return the rows that are final, before and after the epoch, and the keys that have to be read further.
 
     A row is final if it is not behind an entry at which a run was cut: that run may hold entries
@@ -140,7 +140,7 @@ def _settle(
     owners = read.keys.first.astype(np.intp)
     committed = _frontier(read, owners, size, (CUT,))
     settled = np.ones(size, np.bool_)
-    kept = []
+    taken_counts = []
     for moment in moments:
         after = moment == DIFF and CUT_AFTER in read.sums
         frontier = _frontier(read, owners, size, (CUT, CUT_AFTER)) if after else committed
@@ -151,8 +151,8 @@ def _settle(
         settled &= (frontier == len(read)) | (total >= count)
         before = np.cumsum(total) - total
         left = count - (running - places - before[owners])
-        kept.append(np.maximum(np.minimum(left, places), 0))
-    final_rows = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in kept]
+        taken_counts.append(np.maximum(np.minimum(left, places), 0))
+    final_rows = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in taken_counts]
     return final_rows, pending[~settled[pending]]
 
 
@@ -173,5 +173,5 @@ def _column(read: Run, name: str) -> Ints:
     return np.zeros(len(read), np.int64) if column is None else column
 
 
-def _select(read: Run, entries: Index, diffs: Ints) -> Found:
-    return Found(read.keys.first[entries].astype(np.intp), gather(read.payload, entries), diffs[entries])
+def _select(read: Run, entries: Index, diffs: Ints) -> KeyRows:
+    return KeyRows(read.keys.first[entries].astype(np.intp), gather(read.payload, entries), diffs[entries])

@@ -10,8 +10,8 @@ from .spine import Spine, Version
 def narrowed(spine: Spine, version: Version, keys: Keys) -> Version:
     """Return the entries of these ascending, distinct keys as a version of one run. Cost: these keys, in each run."""
     runs = [_cut(run, keys) for run in spine.at(version).runs]
-    kept = [run for run in runs if len(run)]
-    return version.with_parts((merge(spine.layout, kept),) if kept else (), ())
+    nonempty = [run for run in runs if len(run)]
+    return version.with_parts((merge(spine.layout, nonempty),) if nonempty else (), ())
 
 
 def _cut(run: Run, keys: Keys) -> Run:

@@ -11,7 +11,7 @@ from ..columns.grouping import boundaries
 from ..columns.kernels import Ints, stack
 from ..data.clock import Now
 from ..data.delta import Delta
-from .lookup import Found, rows_change
+from .lookup import KeyRows, rows_change
 from .operator_contract import Operator
 from .spine import Spine
 
@@ -34,7 +34,7 @@ class PerKey(Operator, ABC):
         self._nothing = Delta.empty(schema)
 
     @abstractmethod
-    def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+    def made_of(self, rows: KeyRows) -> tuple[pl.DataFrame, Ints]:
         """Return the result for some keys, as rows with diffs, given the rows of these keys at one moment."""
 
     def check(self, arrangement: Spine) -> None:

@@ -260,10 +260,10 @@ def _alive(
         for column in totals.values():
             alive |= column != 0
         if not alive.all():
-            kept = np.flatnonzero(alive)
-            keys, rows = keys.take(kept), None if rows is None else rows.take(kept)
-            totals = {name: column[kept] for name, column in totals.items()}
-            payload = gather(payload, kept) if payload.width else payload
+            entries = np.flatnonzero(alive)
+            keys, rows = keys.take(entries), None if rows is None else rows.take(entries)
+            totals = {name: column[entries] for name, column in totals.items()}
+            payload = gather(payload, entries) if payload.width else payload
             directory = None
     if rows is not None:
         # Many runs of rows are read once, from end to end.

@@ -83,9 +83,9 @@ class Arrivals:
         self._store.delete(_name(batch))
         self.put(batch, {}, Planned(at, {}))
 
-    def forget(self, done: int) -> None:
+    def forget(self, batch: int) -> None:
         """Delete the files that are no longer read once a micro-batch is done."""
-        needed = _name(done - KEPT + 1)
+        needed = _name(batch - KEPT + 1)
         names = [file.name for file in self._store.list(ARRIVALS) if file.name < needed]
         if names:
             self._store.delete_all(names)

@@ -92,12 +92,12 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
     return json.dumps({"format": FORMAT, **record}).encode()
 
 
-def _read(where: str, data: bytes, made: Callable[[Any], T]) -> T:
+def _read(where: str, data: bytes, from_record: Callable[[Any], T]) -> T:
     try:
         record = json.loads(data)
         if record["format"] != FORMAT:
             raise ValueError(f"format {record['format']}")
-        return made(record)
+        return from_record(record)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         complaint = (
             "is a pickle, as earlier versions wrote, which is not loaded" if data[:1] == b"\x80" else ""

@@ -122,9 +122,9 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     """
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
-    done = runner.arrive(instant, place, taken(sources, rows))
-    done.arrived, done.arrived_bytes, done.origins = rows.num_rows, rows.nbytes, origins
-    return done
+    result = runner.arrive(instant, place, taken(sources, rows))
+    result.arrived, result.arrived_bytes, result.origins = rows.num_rows, rows.nbytes, origins
+    return result
 
 
 def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFrame]:
@@ -149,15 +149,15 @@ class InBuckets:
         runner = self.setup.runner()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                kept: ChangedStates = {}
+                changed: ChangedStates = {}
                 task = self.tasks[number]
                 try:
-                    (done,) = runner.run([task], kept)
+                    (result,) = runner.run([task], changed)
                 except InputError as error:
                     yield _result(TaskFailure.of(error, f"stage {task.stage}, bucket {task.bucket}"))
                     return
-                done.states, done.ran_elsewhere = runner.write(kept)[0], True
-                yield _result(done)
+                result.states, result.ran_elsewhere = runner.write(changed)[0], True
+                yield _result(result)
 
 
 class SparkJobs:
@@ -208,8 +208,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _result(done: TaskResult | TaskFailure) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done, protocol=5)], pa.binary())})
+def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(result, protocol=5)], pa.binary())})
 
 
 def _done(results: DataFrame) -> list[TaskResult]:

@@ -61,7 +61,7 @@ class Options:
         return DriverLimits(self.driver_rows, self.driver_bytes)
 
 
-ASKED, BATCHES = "asked", "batches"
+REQUESTS, BATCHES = "asked", "batches"
 """Folders of the checkpoint: requests that windows fire; records of micro-batches."""
 
 SPARK = "spark"
@@ -125,14 +125,14 @@ class MicroBatches:
         views = {stage.number: tuple(stage.views) for stage in epochs.cut.stages}
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
-        done = epochs.last.facts.get(SPARK, {}).get("asked", [])
-        attempt = self._attempt(batch, done)
+        last_requests = epochs.last.facts.get(SPARK, {}).get("asked", [])
+        attempt = self._attempt(batch, last_requests)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         def arrive(instant: Instant) -> list[TaskResult]:
-            done = self._arrived(rows, epochs, jobs, instant)
-            require_order(one.origins for one in done)
-            return done
+            results = self._arrived(rows, epochs, jobs, instant)
+            require_order(one.origins for one in results)
+            return results
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
             self._call_sink(rows.sparkSession, deltas)
@@ -195,7 +195,7 @@ class MicroBatches:
 
     def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
-        self.store.put(f"{ASKED}/{uuid4().hex}", [fire_as_bytes(fire)])
+        self.store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
 
     def require_new(self) -> None:
         """Check that nothing was committed yet.
@@ -284,15 +284,15 @@ class MicroBatches:
         """Return the state for another process, without objects that are open here."""
         return {**self.__dict__, "_epochs": None, "_store": None}
 
-    def _attempt(self, batch: int, done: Sequence[str]) -> Attempt:
+    def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire.
 
         With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
-        when it is repeated, so that the same deltas are emitted. Requests that the last epoch has ``done`` are skipped.
+        when it is repeated, so that the same deltas are emitted. The ``last_requests``, those that fired in the last epoch, are skipped.
         """
-        requested = [file.name for file in self.store.list(f"{ASKED}/")]
-        self.store.delete_all([name for name in requested if name in done])
-        waiting = self._requests([name for name in requested if name not in done])
+        requested = [file.name for file in self.store.list(f"{REQUESTS}/")]
+        self.store.delete_all([name for name in requested if name in last_requests])
+        waiting = self._requests([name for name in requested if name not in last_requests])
         attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
         if self.options.on_epoch is None:
             return attempt
@@ -332,12 +332,12 @@ class MicroBatches:
         for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
-    def _sweep(self, done: int) -> None:
+    def _sweep(self, last_batch: int) -> None:
         """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
         checkpoint = self.options.checkpoint
         self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
         names = [file.name for file in self.store.list(f"{BATCHES}/")]
-        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= done])
+        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= last_batch])
 
 
 def instant_of(at: datetime | None) -> int:

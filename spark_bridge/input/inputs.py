@@ -218,14 +218,16 @@ def check_sources(
 
 def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
     if not hasattr(frame, "isStreaming") or not hasattr(frame, "schema"):
-        found = f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}"
+        class_name = f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}"
         raise InputError(
-            f"source {name!r}: expected a Spark DataFrame, got {found.removeprefix('builtins.')}"
+            f"source {name!r}: expected a Spark DataFrame, got {class_name.removeprefix('builtins.')}"
         )
     if is_streaming is not None and frame.isStreaming != is_streaming:
-        found, wanted = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
+        actual, expected = ("a stream", "a batch") if frame.isStreaming else ("a batch", "a stream")
         reader = "spark.readStream" if is_streaming else "spark.read"
-        raise InputError(f"source {name!r}: the DataFrame is {found}, and {wanted} is needed; use {reader}")
+        raise InputError(
+            f"source {name!r}: the DataFrame is {actual}, and {expected} is needed; use {reader}"
+        )
 
 
 def _check_names(source: Source, frame: DataFrame) -> None:
@@ -258,18 +260,18 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         twice = [name for name in fields if frame.columns.count(name) > 1]
         raise InputError(f"{where}: column {listed(twice)} appears twice; rename one with .toDF(...)")
     for name, dtype in source.schema.items():
-        wanted = spark_type(where, name, dtype)
+        expected = spark_type(where, name, dtype)
         if name not in fields:
             if not (source.stamps_rows and name == source.event_time):
                 raise InputError(
-                    f"{where}: column {name!r} ({dtype}) is missing; {_addition(name, wanted, fields)}"
+                    f"{where}: column {name!r} ({dtype}) is missing; {_addition(name, expected, fields)}"
                 )
-        elif (found := fields[name].simpleString()) != wanted.simpleString() and not _may_be_taken(
+        elif (actual := fields[name].simpleString()) != expected.simpleString() and not _may_be_taken(
             where, name, fields[name], dtype
         ):
             raise InputError(
-                f"{where}: column {name!r} is {found}, but {dtype} is declared, which is {wanted.simpleString()} in Spark; "
-                f"{_cast(name, found, wanted.simpleString())}"
+                f"{where}: column {name!r} is {actual}, but {dtype} is declared, which is {expected.simpleString()} in Spark; "
+                f"{_cast(name, actual, expected.simpleString())}"
             )
     if DIFF in fields:
         _check_diff(where, source, fields[DIFF].simpleString())
@@ -279,38 +281,38 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         )
 
 
-def _may_be_taken(where: str, name: str, found: DataType, dtype: pl.DataType) -> bool:
+def _may_be_taken(where: str, name: str, actual: DataType, dtype: pl.DataType) -> bool:
     """Return whether a column may have values that its declared type holds; each value is checked later."""
     try:
-        return may_hold(dtype, polars_type(where, name, found))
+        return may_hold(dtype, polars_type(where, name, actual))
     except InputError:
         return False
 
 
-def _addition(name: str, wanted: Any, fields: Mapping[str, Any]) -> str:
-    alike = next((found for found in fields if found.lower() == name.lower()), None)
+def _addition(name: str, expected: Any, fields: Mapping[str, Any]) -> str:
+    alike = next((column for column in fields if column.lower() == name.lower()), None)
     if alike is not None:
         return f"there is {alike!r}: rename it with F.col({alike!r}).alias({name!r})"
     there = named(fields.items())
-    return f"there are {there}: add it, as with F.lit(None).cast({wanted.simpleString()!r}).alias({name!r})"
+    return f"there are {there}: add it, as with F.lit(None).cast({expected.simpleString()!r}).alias({name!r})"
 
 
-def _cast(name: str, found: str, wanted: str) -> str:
-    mended = f"cast it with .withColumn({name!r}, F.col({name!r}).cast({wanted!r}))"
-    if {found, wanted} == {"timestamp", "timestamp_ntz"}:
-        other = 'pl.Datetime("us", "UTC")' if found == "timestamp" else 'pl.Datetime("us")'
+def _cast(name: str, actual: str, expected: str) -> str:
+    mended = f"cast it with .withColumn({name!r}, F.col({name!r}).cast({expected!r}))"
+    if {actual, expected} == {"timestamp", "timestamp_ntz"}:
+        other = 'pl.Datetime("us", "UTC")' if actual == "timestamp" else 'pl.Datetime("us")'
         return f"declare it as {other}, or {mended}, which goes by the time zone of the session"
     return mended
 
 
-def _check_diff(where: str, source: Source, found: str) -> None:
+def _check_diff(where: str, source: Source, actual: str) -> None:
     if source.kind == "append":
         raise InputError(
             f"{where}: there is a column {DIFF!r}, but the source is declared append; declare it with kind='diffs' "
             f"to retract, or drop it with .drop({DIFF!r})"
         )
-    if found not in ("tinyint", "smallint", "int", "bigint"):
+    if actual not in ("tinyint", "smallint", "int", "bigint"):
         raise InputError(
-            f"{where}: column {DIFF!r} is {found}, and must be a whole number; "
+            f"{where}: column {DIFF!r} is {actual}, and must be a whole number; "
             f"cast it with .withColumn({DIFF!r}, F.col({DIFF!r}).cast('bigint'))"
         )

@@ -73,11 +73,11 @@ def require_no_aggregation(frames: Mapping[str, DataFrame]) -> None:
 
 def _explained(frame: DataFrame) -> str:
     """Return the physical plan of a DataFrame, as ``explain`` prints it."""
-    given: Any = frame
-    if hasattr(given, "_jdf"):
-        utils = given.sparkSession._jvm.PythonSQLUtils
-        return str(utils.explainString(given._jdf.queryExecution(), "simple"))
-    return str(given._explain_string(mode="simple"))
+    untyped: Any = frame
+    if hasattr(untyped, "_jdf"):
+        utils = untyped.sparkSession._jvm.PythonSQLUtils
+        return str(utils.explainString(untyped._jdf.queryExecution(), "simple"))
+    return str(untyped._explain_string(mode="simple"))
 
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:

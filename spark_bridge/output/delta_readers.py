@@ -30,15 +30,15 @@ class Files(InputPartition):
 
 def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     """Return partitions of delta files in the order of their epochs, small ones together."""
-    made: list[list[DeltaRef]] = []
+    groups: list[list[DeltaRef]] = []
     size = PARTITION_BYTES
     for ref in sorted(refs, key=lambda ref: ref.epoch):
         if size + ref.nbytes > PARTITION_BYTES:
-            made.append([])
+            groups.append([])
             size = 0
-        made[-1].append(ref)
+        groups[-1].append(ref)
         size += ref.nbytes
-    return [Files(tuple(group)) for group in made]
+    return [Files(tuple(group)) for group in groups]
 
 
 def batches_of(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -53,27 +53,27 @@ class BatchReader(DataSourceReader):
     """Reads the epochs that are committed, once."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._wanted = options
+        self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = self._wanted.log()
+        log = self._options.log()
         last = log.last
-        if self._wanted.since is None or last is None:
+        if self._options.since is None or last is None:
             return [Files(())]
-        end = last.epoch if self._wanted.until is None else self._wanted.until
-        refs = delta_files(log, self._wanted.view, self._wanted.since, last.facts.get(BORN, {}))
+        end = last.epoch if self._options.until is None else self._options.until
+        refs = delta_files(log, self._options.view, self._options.since, last.facts.get(BORN, {}))
         # Without partitions Spark makes one that is None.
         return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches_of(self._wanted, partition)
+        return batches_of(self._options, partition)
 
 
 class EpochReader(DataSourceStreamReader):
     """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._wanted = options
+        self._options = options
         self._log = options.log()
         self._first: int | None = options.since
 
@@ -88,7 +88,7 @@ class EpochReader(DataSourceStreamReader):
         return in_partitions(self._refs(start["epoch"], end["epoch"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches_of(self._wanted, partition)
+        return batches_of(self._options, partition)
 
     def _last(self) -> int:
         commit = self._log.refresh()
@@ -97,14 +97,14 @@ class EpochReader(DataSourceStreamReader):
     def _require_reached(self, there: int, read: int) -> None:
         if there < read:
             raise CheckpointError(
-                f"{self._wanted.where} is at epoch {there}, but this query has read up to epoch {read}: it is not "
+                f"{self._options.where} is at epoch {there}, but this query has read up to epoch {read}: it is not "
                 "the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
             )
 
     def _refs(self, since: int, until: int) -> list[DeltaRef]:
         last = self._log.refresh()
         born = {} if last is None else last.facts.get(BORN, {})
-        refs = delta_files(self._log, self._wanted.view, since, born)
+        refs = delta_files(self._log, self._options.view, since, born)
         return [ref for ref in refs if ref.epoch <= until]
 
 

@@ -23,7 +23,7 @@ class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self._wanted.most_epochs
+        most = self._options.most_epochs
         # Only Spark's own kinds of limits are possible, of which files are nearest to epochs.
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 

@@ -160,8 +160,8 @@ def _of_name(name: str) -> DataType:
         "date": spark.DateType,
         "void": spark.NullType,
     }
-    made: DataType = simple[name]()
-    return made
+    instance: DataType = simple[name]()
+    return instance
 
 
 def _way_out(dtype: pl.DataType) -> str:
@@ -208,9 +208,9 @@ def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
     target = arrow_schema(frame.schema)
     plain = frame.cast(
         {
-            name: kept
+            name: dtype_in_spark
             for name, dtype in frame.schema.items()
-            if (kept := pl.Int64() if name == EPOCH else _widened(dtype)) != dtype
+            if (dtype_in_spark := pl.Int64() if name == EPOCH else _widened(dtype)) != dtype
         }
     )
     pieces = 1 + int(plain.estimated_size()) // SLICE_BYTES
@@ -227,8 +227,8 @@ def rows_from_arrow(
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
     """
-    taken = rows.select(list(schema))
-    table = pa.Table.from_batches([taken]) if isinstance(taken, pa.RecordBatch) else taken
+    selected = rows.select(list(schema))
+    table = pa.Table.from_batches([selected]) if isinstance(selected, pa.RecordBatch) else selected
     frame = pl.DataFrame(pl.from_arrow(with_offsets(table)))
     return pl.DataFrame(
         [_exactly(where, frame.get_column(name), _plain(dtype)) for name, dtype in schema.items()],
@@ -272,8 +272,8 @@ def _inner(dtype: pl.List | pl.Array) -> pl.DataType:
 
 def _plain(dtype: Any) -> pl.DataType:
     """Return a type as an instance: polars takes classes too."""
-    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
-    return made
+    instance: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return instance
 
 
 def polars_schema(where: str, schema: StructType) -> pl.Schema:

@@ -23,7 +23,7 @@ class MemoryStore:
         self.url = f"memory {next(NUMBERS)}"
         self.files: dict[str, tuple[bytes, float]] = {}
         self.reads: list[str] = []
-        self.said: Acknowledged | None = None
+        self.note: Acknowledged | None = None
 
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         if name in self.files:
@@ -70,14 +70,14 @@ class MemoryStore:
         return ()
 
     def acknowledge(self, first: int, epoch: int) -> None:
-        self.said = Acknowledged.committed_after(self.said, first, epoch)
+        self.note = Acknowledged.committed_after(self.note, first, epoch)
 
     def retain_from(self, oldest: int) -> None:
-        if self.said is not None:
-            self.said = replace(self.said, oldest=oldest)
+        if self.note is not None:
+            self.note = replace(self.note, oldest=oldest)
 
     def acknowledged(self) -> Acknowledged | None:
-        return self.said
+        return self.note
 
     def own_faults(self) -> Sequence[tuple[str, str]]:
         return ()

@@ -56,7 +56,7 @@ def test_differences_restore_the_same_as_whole_records(seed: int, commits: int, 
         assert log.at(commit.epoch) == commit
         assert CommitLog(store).at(commit.epoch) == commit
     passed = [epoch for commit in history.commits for epoch in commit.epochs]
-    assert list(CommitLog(store).passed()) == passed[::-1]
+    assert list(CommitLog(store).past_epochs()) == passed[::-1]
 
 
 @given(SEEDS, st.lists(st.booleans(), min_size=1, max_size=40), st.sampled_from([1, 3, 64]))

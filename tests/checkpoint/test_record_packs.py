@@ -45,7 +45,7 @@ def test_records_are_packed_from_one_whole_to_the_next() -> None:
     assert CommitLog(store).deltas("v", -1) == [
         ref for commit in history.commits for ref in commit.deltas.get("v", ())
     ]
-    assert [at[0] for at in before.passed()] == [at[0] for at in CommitLog(store).passed()]
+    assert [at[0] for at in before.past_epochs()] == [at[0] for at in CommitLog(store).past_epochs()]
 
 
 def test_packs_are_dropped_as_a_whole() -> None:

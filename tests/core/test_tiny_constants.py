@@ -33,7 +33,7 @@ import evercurrent.core.state.spine as spine_module
 from evercurrent.core.columns.directory import Directory
 from evercurrent.core.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
-from evercurrent.core.state.lookup import Found, all_rows, first_rows, rows_change
+from evercurrent.core.state.lookup import KeyRows, all_rows, first_rows, rows_change
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
 from evercurrent.core.state.spine import Spine
@@ -410,7 +410,9 @@ def test_reading_before_and_after(
             assert seen(all_rows(spine, keys), owners, order) == expected_rows(so_far, order, None)
 
 
-def seen(found: Found, owners: list[int | None], order: tuple[Order, ...]) -> list[list[tuple[object, ...]]]:
+def seen(
+    found: KeyRows, owners: list[int | None], order: tuple[Order, ...]
+) -> list[list[tuple[object, ...]]]:
     payload, diffs, places = found.payload, found.diffs, found.owners
     assert (np.diff(places) >= 0).all()
     result = {key: [] for key in (None, 1, 2, 3)}

@@ -219,51 +219,54 @@ Read = dict[str, Any]
 
 def read_without_engine(kept: Kept, path: Path) -> Read:
     """Views as another process reads them."""
-    found: Read = {}
-    with _asking(found, "reader"):
+    readings: Read = {}
+    with _errors_as_readings(readings, "reader"):
         reader = CheckpointReader(declared(None).declared, LocalStore(path))
-        found["reader"] = reader.last().epoch
-    if "reader" not in found or isinstance(found["reader"], Exception):
-        return found
+        readings["reader"] = reader.last().epoch
+    if "reader" not in readings or isinstance(readings["reader"], Exception):
+        return readings
     for view in ("totals", "windows"):
-        with _asking(found, f"reader's {view}"):
-            found[f"reader's {view}"] = reader.snapshot(view).frame.rows()
-        with _asking(found, f"reader's deltas of {view}"):
+        with _errors_as_readings(readings, f"reader's {view}"):
+            readings[f"reader's {view}"] = reader.snapshot(view).frame.rows()
+        with _errors_as_readings(readings, f"reader's deltas of {view}"):
             deltas = reader.deltas(view, kept.committed[0])
-            found[f"reader's deltas of {view}"] = [(epoch, frame.rows()) for epoch, frame in deltas]
-    return found
+            readings[f"reader's deltas of {view}"] = [(epoch, frame.rows()) for epoch, frame in deltas]
+    return readings
 
 
 def read_with_engine(kept: Kept, path: Path, *, goes_on: bool) -> Read:
     """Everything that an engine shows; ``goes_on``: also after another epoch, and who opens it then."""
-    found: Read = {}
-    with _asking(found, "epoch"), declared(path) as engine:
-        found["epoch"] = engine.epoch_number
+    readings: Read = {}
+    with _errors_as_readings(readings, "epoch"), declared(path) as engine:
+        readings["epoch"] = engine.epoch_number
         for name, view in engine.views.items():
-            with _asking(found, name):
-                found[name] = view.read().rows()
-            with _asking(found, f"deltas of {name}"):
-                found[f"deltas of {name}"] = [delta.rows() for delta in view.deltas(kept.committed[0])]
+            with _errors_as_readings(readings, name):
+                readings[name] = view.read().rows()
+            with _errors_as_readings(readings, f"deltas of {name}"):
+                readings[f"deltas of {name}"] = [delta.rows() for delta in view.deltas(kept.committed[0])]
         for epoch in kept.committed:
-            with _asking(found, f"at {epoch}"):
-                found[f"at {epoch}"] = [
+            with _errors_as_readings(readings, f"at {epoch}"):
+                readings[f"at {epoch}"] = [
                     engine.views[name].read(epoch=epoch).rows() for name in ("best", "windows")
                 ]
-        found["ledger"] = engine.ledger().rows()
-        found["positions"] = engine.positions, engine.watermarks
+        readings["ledger"] = engine.ledger().rows()
+        readings["positions"] = engine.positions, engine.watermarks
         if goes_on:
             push(engine, EPOCHS + 1)
-            found["next"] = [view.read().rows() for view in engine.views.values()]
-    if goes_on and not isinstance(found["epoch"], Exception):
-        with _asking(found, "reopened"), declared(path) as engine:
-            found["reopened"] = [engine.epoch_number, *(view.read().rows() for view in engine.views.values())]
-    return found
+            readings["next"] = [view.read().rows() for view in engine.views.values()]
+    if goes_on and not isinstance(readings["epoch"], Exception):
+        with _errors_as_readings(readings, "reopened"), declared(path) as engine:
+            readings["reopened"] = [
+                engine.epoch_number,
+                *(view.read().rows() for view in engine.views.values()),
+            ]
+    return readings
 
 
 @contextmanager
-def _asking(found: Read, part: str) -> Iterator[None]:
+def _errors_as_readings(readings: Read, part: str) -> Iterator[None]:
     """Take an error of ours for an answer; any other passes."""
     try:
         yield
     except (ec.CheckpointError, ec.EpochGoneError) as error:
-        found[part] = error
+        readings[part] = error

@@ -27,8 +27,8 @@ from failing_store import FailingStore, Killed
 
 TRANSFERS, SIZE = 240, 20
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-HEARD = "heard.txt"
-"""Beside the checkpoint: what a sink has been told, a line each."""
+DELIVERIES = "heard.txt"
+"""Beside the checkpoint: what a sink has received, a line each."""
 
 
 class Sudden(Killed):
@@ -84,7 +84,7 @@ def main(folder: Path, every: int, last: int) -> None:
     place = LocalStore(folder / "checkpoint")
     store = place if last < 0 else FailingStore(place, last, "torn", error=Sudden)
     checkpoint = ec.Checkpoint(store, every=every)  # type: ignore[arg-type]
-    with opened(checkpoint) as engine, (folder / HEARD).open("a") as sink:
+    with opened(checkpoint) as engine, (folder / DELIVERIES).open("a") as sink:
 
         def write(frame: pl.DataFrame) -> None:
             sink.write(f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}\n")

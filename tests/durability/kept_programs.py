@@ -61,12 +61,12 @@ def contents(engine: ec.Engine) -> dict[str, list[str]]:
 
 def shown(engine: ec.Engine) -> dict[str, object]:
     """All that can be read of an engine; the rows of a delta, which have no order, sorted."""
-    found: dict[str, object] = {name: view.read().rows() for name, view in engine.views.items()}
-    found |= {
+    parts: dict[str, object] = {name: view.read().rows() for name, view in engine.views.items()}
+    parts |= {
         f"deltas of {name}": [sorted(frame.rows(), key=repr) for frame in view.deltas()]
         for name, view in engine.views.items()
     }
-    return found | {"ledger": engine.ledger().rows(), "watermarks": engine.watermarks, "at": engine.positions}
+    return parts | {"ledger": engine.ledger().rows(), "watermarks": engine.watermarks, "at": engine.positions}
 
 
 # Views with states of every kind
@@ -306,15 +306,15 @@ def declare_functions(engine: ec.Engine) -> None:
     def held(frame: pl.DataFrame) -> pl.DataFrame:
         return frame if engine is not None and rows is not None else frame.clear()
 
-    kept: dict[str, Any] = {
+    functions: dict[str, Any] = {
         "create": int,
         "add": lambda n, values: n + values.sum(),
         "merge": lambda n, m: n + m,
         "extract": lambda n: n,
         "dtype": pl.Int64,
     }
-    added = ec.aggregate(**kept)
-    moved = ec.aggregate(**kept, remove=lambda n, values: n - values.sum())
+    added = ec.aggregate(**functions)
+    moved = ec.aggregate(**functions, remove=lambda n, values: n - values.sum())
     engine.view("checked", rows.map_batches(checked))
     engine.view("held", rows.map_batches(held).unique())
     engine.view("windows", rows.window(ec.custom_windows(opened, merged)).group_by("k").agg(n=pl.len()))

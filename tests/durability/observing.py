@@ -19,7 +19,7 @@ def frame_bytes(frame: pl.DataFrame) -> bytes:
     return stream.getvalue()
 
 
-def said(engine: ec.Engine, since: int | None = None) -> dict[str, list[bytes]]:
+def deltas_of(engine: ec.Engine, since: int | None = None) -> dict[str, list[bytes]]:
     """The deltas of every view: those in memory and those mapped from files have the same values, and other buffers of lists."""
     return {name: [value_bytes(delta) for delta in view.deltas(since)] for name, view in engine.views.items()}
 
@@ -53,7 +53,7 @@ def state(engine: ec.Engine) -> dict[str, Any]:
 
 def all_of(engine: ec.Engine) -> dict[str, Any]:
     """Everything."""
-    return {**state(engine), "said": said(engine)}
+    return {**state(engine), "said": deltas_of(engine)}
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -196,7 +196,7 @@ def test_rows_come_back_as_they_were(frame: pl.DataFrame, tmp_path: Path) -> Non
     again = logged(entry)
     assert is_logged
     assert (again.epoch, again.now, again.delivered) == (1, Now(Epoch(1), moment(1)), {"v/sink": 0})
-    (delta,) = again.offered.deltas["a"]
+    (delta,) = again.epoch_input.deltas["a"]
     assert delta.is_consolidated
     assert delta.rows.schema == frame.schema
     assert_frame_equal(delta.rows, frame)

@@ -50,7 +50,7 @@ def check(folder: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]
         rows = doomed.bank.transfers(doomed.TRANSFERS)
         assert bank.wrong({name: engine.views[name].deltas() for name in bank.VIEWS}, rows) == []
         # A sink is told at least once; with the epoch in it, that is exactly once.
-        lines = (folder / doomed.HEARD).read_text().splitlines()
+        lines = (folder / doomed.DELIVERIES).read_text().splitlines()
         for view in ("total", "rounds"):
             expected = [
                 f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}"

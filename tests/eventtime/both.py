@@ -1,4 +1,4 @@
-"""What is asserted of a run after every epoch: the engine says what the simulator says."""
+"""What is asserted of a run after every epoch: the engine emits what the simulator emits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check(run: Run) -> Both:
     hold_to_contract(both.engine, (GroupBy,) if is_fired else ())
     for number, epoch in enumerate(run.epochs, 1):
         pushed = both.push(epoch)
-        told = both.simulated(epoch)
+        outcome = both.simulated(epoch)
         columns = run.setup.columns
         for frame in both.view.deltas(since=pushed - 1):
             assert_consolidated(frame, pushed)
         delta = both.delta(both.view, pushed, columns)
-        assert delta == told.delta, (
-            f"epoch {number}:\n engine    {dict(delta)}\n simulator {dict(told.delta)}"
+        assert delta == outcome.delta, (
+            f"epoch {number}:\n engine    {dict(delta)}\n simulator {dict(outcome.delta)}"
         )
         held = both.counted(both.view.read(), columns)
         assert held == both.simulator.contents, (
@@ -40,9 +40,11 @@ def check(run: Run) -> Both:
         )
         if both.late is not None:
             late = both.delta(both.late, pushed, ROW)
-            assert late == told.late, f"epoch {number}, late:\n engine    {late}\n simulator {told.late}"
+            assert late == outcome.late, (
+                f"epoch {number}, late:\n engine    {late}\n simulator {outcome.late}"
+            )
             ledger = both.engine.ledger("a")
             ledger = ledger.filter(ledger["_epoch"] == pushed)
-            assert both.counted(ledger, ROW) == told.late, f"epoch {number}: the ledger holds {ledger}"
+            assert both.counted(ledger, ROW) == outcome.late, f"epoch {number}: the ledger holds {ledger}"
     assert both.view.columns == [*columns]
     return both

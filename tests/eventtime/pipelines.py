@@ -96,7 +96,7 @@ ADDITIVE = ("n", "sum", "count")
 
 
 def read_as(namespace: dict[str, Any], text: str) -> Any:
-    """What a text says in the one or the other language."""
+    """What a text means in the one or the other language."""
     return eval(text, {"__builtins__": {}}, namespace)
 
 
@@ -247,7 +247,7 @@ class Both:
             )
         return self.engine.push("a", self.frame(epoch), at=at, watermark=watermark)
 
-    def simulated(self, epoch: Epoch) -> sim.Told:
+    def simulated(self, epoch: Epoch) -> sim.Outcome:
         """The epoch in the simulator."""
         origin, setup = self.run.origin, self.run.setup
         rows = [
@@ -404,7 +404,7 @@ def histories(
 ) -> list[Epoch]:
     """Rows in any order, watermarks by hand, steps of processing time, deletions of rows that are there.
 
-    No row comes in the epoch in which it goes; and for triggers that count rows, or always speak, none comes where any goes: rows that
+    No row comes in the epoch in which it goes; and for triggers that count rows, or always fire, none comes where any goes: rows that
     differ only in columns that a view does not look at may or may not be rows that came and went.
     """
     at, watermark, held, epochs = 0, -5, Counter[Cells](), []

@@ -1,17 +1,17 @@
 """Triggers of the simulator: each object is the trigger of one window, with its state. Plain Python.
 
-Read out of the Dataflow Model (section 2.3), Streaming 102 and the rulings. A trigger *listens* to what happens
-to its window (``observe``), is asked once per epoch whether it is ``ready``, and is told when the window spoke on
-its account (``fire``). Finished, it is silent until somebody begins it ``anew``.
+Read out of the Dataflow Model (section 2.3), Streaming 102 and the rulings. A trigger *observes* what happens
+to its window (``observe``), answers once per epoch whether it is ``ready``, and is notified when the window has emitted on
+its account (``fire``). Once finished, it is never ready until it is begun ``anew``.
 
 Choices where the texts leave room:
 
-- Parts that it is not the turn of (later ones of a sequence, ``late`` before the end) neither listen nor latch.
+- Parts that it is not the turn of (later ones of a sequence, ``late`` before the end) neither observe nor latch.
 - After a merge a part is as far as the one that was least far: it is finished, latched or late only if it was so
   in all. Counts add up, of timers the earliest holds, and parts whose turn has not come yet are as new.
 - ``after_count`` counts rows that come and rows that go; ``after_bytes`` and ``punctuation`` only those that come.
-- ``every`` sets its timer when there is something to say and none is set; under ``always`` at once.
-- ``after_watermark``, begun anew when the end is past, is ready whenever there is something to say.
+- ``every`` sets its timer when there is something to emit and none is set; under ``always`` at once.
+- ``after_watermark``, begun anew when the end is past, is ready whenever there is something to emit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Seen:
         return self.watermark >= self.end
 
     def without_rows(self) -> Seen:
-        """The same moment after the window has spoken."""
+        """The same moment after the window has emitted."""
         return replace(self, came=0, added=(), pending=False, changed=False)
 
 
@@ -71,11 +71,11 @@ class Trigger:
             part.observe(seen)
 
     def ready(self, seen: Seen) -> bool:
-        """Whether the window is to speak now."""
+        """Whether the window is to emit now."""
         return not self.finished and self.wants(seen)
 
     def wants(self, seen: Seen) -> bool:
-        """Whether this would speak if it is not finished."""
+        """Whether this would fire if it is not finished."""
         raise NotImplementedError
 
     def fire(self, seen: Seen) -> None:
@@ -164,7 +164,7 @@ class Punctuation(AfterCount):
 
 @dataclass
 class Every(Trigger):
-    """When processing time reaches the first aligned boundary after there was something to say."""
+    """When processing time reaches the first aligned boundary after there was something to emit."""
 
     period: int
     aligned_to: int = 0
@@ -194,7 +194,7 @@ class Every(Trigger):
 
 @dataclass
 class AfterProcessingTime(Every):
-    """When a length of processing time has passed since there was first something to say."""
+    """When a length of processing time has passed since there was first something to emit."""
 
     def observe(self, seen: Seen) -> None:
         if self.timer is None and not self.finished and (seen.pending or seen.always):
@@ -203,7 +203,7 @@ class AfterProcessingTime(Every):
 
 @dataclass
 class Signal(Trigger):
-    """When told from outside."""
+    """When it is requested from outside."""
 
     def wants(self, seen: Seen) -> bool:
         return seen.signalled

@@ -1,7 +1,7 @@
 """A brute-force simulator of windows, triggers, panes and lateness, in plain Python: the oracle of event time.
 
 Shares nothing with the engine. Written from the Dataflow Model, Streaming 102 and the rulings on the acceptance
-cases. Instants are integers of any unit. Everything is looked at anew in every epoch: all windows are asked, all
+cases. Instants are integers of any unit. Everything is looked at anew in every epoch: all windows are visited, all
 sessions of a key are found by sorting its rows, all values are computed from lists of rows.
 
 An epoch: rows (judged against the watermark before it), then the watermark, then the triggers, then the purge.
@@ -10,23 +10,23 @@ Choices where the texts leave room:
 
 - An epoch's change is consolidated first: a row that comes and goes within it was never there. (Whether it was
   *seen* is left open: the random histories have no such row.)
-- A window is there while it holds rows or has something to say. One whose rows have all been retracted speaks once
+- A window is there while it holds rows or has something to emit. One whose rows have all been retracted emits once
   more, only to take back (retracting), and is forgotten with its trigger and its indices.
-- Something to say: rows came or went since the last firing, or the bounds changed. A firing that says nothing
+- Something to emit: rows came or went since the last firing, or the bounds changed. A firing that emits nothing
   (equal value) is a firing all the same, and the first one after the end is the on-time one.
 - A session keeps its trigger while its start stays. If its start is no start any more, the session that has the
   first of its remaining rows takes over trigger and panes. If no row is left, there is no session that could wait:
-  what it said is taken back in the same epoch.
+  what it emitted is taken back in the same epoch.
 - Rows that go are counted for the session that held them, also those that go to a session that was split off; that one
   has seen them come.
-- The panes of a session that another one replaced are taken back when that one speaks, not before. If it speaks
-  of the same bounds with the same value as a pane that is still said, that pane stands.
-- ``ON_TIME`` can be said of a session that changed behind the watermark only if nothing that it came from has been
-  said since the watermark passed; behind a watermark a new one is late.
+- The panes of a session that another one replaced are taken back when that one emits, not before. If it emits
+  the same value for the same bounds as a pane that was not taken back, that pane stands.
+- A session that changed behind the watermark can be ``ON_TIME`` only if nothing that it came from has been
+  emitted since the watermark passed; behind a watermark a new one is late.
 - The index of panes begins anew if the bounds are not those of the window's last pane.
 - Discarding: a pane is of the rows that came since the last firing less those that went, whatever session they were
-  in then; if all of that and the number of rows is zero, there is nothing to say. Under ``always`` a pane of no rows
-  is spoken too, as long as the window holds rows.
+  in then; if all of that and the number of rows is zero, there is nothing to emit. Under ``always`` a pane of no rows
+  is emitted too, as long as the window holds rows.
 """
 
 from __future__ import annotations
@@ -91,32 +91,32 @@ class Pane:
     @property
     def info(self) -> Output:
         """The columns of pane information."""
-        known = START_OF_TIME < self.watermark < END_OF_TIME
+        has_watermark = START_OF_TIME < self.watermark < END_OF_TIME
         counted = (self.index, self.nonspeculative_index, self.timing, self.is_first, self.is_last)
-        return (*counted, self.processing_time, self.watermark if known else None)
+        return (*counted, self.processing_time, self.watermark if has_watermark else None)
 
 
 @dataclass(eq=False)
 class Held:
-    """A row that was accepted, the watermark when it came, and whether it was spoken of."""
+    """A row that was accepted, the watermark when it came, and whether a pane with it was emitted."""
 
     row: Row
     instant: int
     watermark: int
-    is_said: bool = False
+    is_emitted: bool = False
 
 
 @dataclass(eq=False)
 class Open:
-    """A window of a key that holds rows or has something to say."""
+    """A window of a key that holds rows or has something to emit."""
 
     key: Key
     bounds: Bounds
     trigger: Trigger
-    is_past_said: bool
+    is_past_emitted: bool
     rows: list[Held] = field(default_factory=list)
     gone: list[Row] = field(default_factory=list)
-    spoken: list[Pane] = field(default_factory=list)
+    emitted: list[Pane] = field(default_factory=list)
     counted: list[Pane] = field(default_factory=list)
     pending: bool = False
     # What the epoch brought:
@@ -129,7 +129,7 @@ class Open:
         return self.bounds[1]
 
     def change(self) -> None:
-        """There is something to say, and it is of this epoch."""
+        """There is something to emit, and it is of this epoch."""
         self.pending = self.is_changed = True
 
     def put(self, held: Held) -> None:
@@ -141,7 +141,7 @@ class Open:
     def take(self, held: Held) -> None:
         """A row goes."""
         self.rows.remove(held)
-        if held.is_said:
+        if held.is_emitted:
             self.gone.append(held.row)
         self.came += 1
         self.change()
@@ -152,10 +152,10 @@ class Open:
         self.trigger, *rest = (window.trigger for window in joined)
         for trigger in rest:
             self.trigger.join(trigger)
-        self.is_past_said = all(window.is_past_said for window in joined)
+        self.is_past_emitted = all(window.is_past_emitted for window in joined)
         for other in others:
             self.gone += other.gone
-            self.spoken += other.spoken
+            self.emitted += other.emitted
             self.came += other.came
         self.change()
 
@@ -178,8 +178,8 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an epoch gave: rows with diffs, the panes spoken and taken back, the rows refused as too late."""
+class Outcome:
+    """What an epoch gave: rows with diffs, the panes emitted and taken back, the rows refused as too late."""
 
     delta: Counter[Output]
     panes: list[Pane]
@@ -203,12 +203,12 @@ class Simulator:
         processing_time: int = 0,
         *,
         signals: Callable[[Key, Bounds], bool] = lambda key, bounds: False,
-    ) -> Told:
+    ) -> Outcome:
         """One epoch: rows with diffs, then the watermark, then the triggers of all windows, then the purge."""
         before = self.watermark
         late = self._apply(consolidated(changes), before)
         self.watermark = before if watermark is None else max(before, watermark)
-        told = Told(Counter(), [], [], late)
+        outcome = Outcome(Counter(), [], [], late)
         for window in [window for windows in self.open.values() for window in windows.values()]:
             signalled = signals(window.key, window.bounds)
             seen = window.seen(
@@ -218,14 +218,14 @@ class Simulator:
                 always=self.pipeline.always is True,
                 signalled=signalled,
             )
-            self._ask(window, seen, told)
-        for output, diff in list(told.delta.items()):
+            self._end_epoch(window, seen, outcome)
+        for output, diff in list(outcome.delta.items()):
             self.contents[output] += diff
             if not diff:
-                del told.delta[output]
+                del outcome.delta[output]
             if not self.contents[output]:
                 del self.contents[output]
-        return told
+        return outcome
 
     @property
     def remembered(self) -> int:
@@ -262,7 +262,7 @@ class Simulator:
         return lateness is not None and min(end + lateness, END_OF_TIME) <= watermark
 
     def _new(self, key: Key, bounds: Bounds, before: int) -> Open:
-        return Open(key, bounds, self.pipeline.trigger.fresh(), is_past_said=bounds[1] <= before)
+        return Open(key, bounds, self.pipeline.trigger.fresh(), is_past_emitted=bounds[1] <= before)
 
     def _known_by(self, bounds: Bounds) -> int | Bounds:
         """What tells a window from the others of its key: of a session, which may become longer, its start."""
@@ -281,9 +281,9 @@ class Simulator:
             if isinstance(self.pipeline.window, Sessions)
             else [windows[self._known_by(bounds)]]
         )
-        found = [(window, held) for window in looked_at for held in window.rows if held.row == row]
-        assert found, f"{row} is retracted and is not there"
-        window, held = min(found, key=lambda pair: pair[1].is_said)
+        candidates = [(window, held) for window in looked_at for held in window.rows if held.row == row]
+        assert candidates, f"{row} is retracted and is not there"
+        window, held = min(candidates, key=lambda pair: pair[1].is_emitted)
         window.take(held)
 
     # Sessions
@@ -315,8 +315,8 @@ class Simulator:
 
     # Triggers and panes
 
-    def _ask(self, window: Open, seen: Seen, told: Told) -> None:
-        """What a window does at the end of an epoch: speak, close, or wait."""
+    def _end_epoch(self, window: Open, seen: Seen, outcome: Outcome) -> None:
+        """What a window does at the end of an epoch: emit, close, or wait."""
         always = self.pipeline.always is True
         closes = self._is_closed(window.end, self.watermark)
         window.trigger.observe(seen)
@@ -325,46 +325,46 @@ class Simulator:
             window.trigger.fire(seen)
         is_gone = isinstance(self.pipeline.window, Sessions) and not window.rows
         if ready or is_gone or (closes and (window.pending or always)):
-            timing = "EARLY" if not seen.is_past else "LATE" if window.is_past_said else "ON_TIME"
-            window.is_past_said |= seen.is_past
+            timing = "EARLY" if not seen.is_past else "LATE" if window.is_past_emitted else "ON_TIME"
+            window.is_past_emitted |= seen.is_past
             window.pending = False
-            self._speak(window, timing, seen, told, is_last=closes)
-        # What comes when the end has been passed and nothing was left to say is late.
-        window.is_past_said |= seen.is_past and not window.pending
+            self._emit(window, timing, seen, outcome, is_last=closes)
+        # What comes when the end has been passed and nothing was left to emit is late.
+        window.is_past_emitted |= seen.is_past and not window.pending
         if always:
             window.trigger.observe(seen.without_rows())
         window.came, window.added, window.is_changed = 0, (), False
         if closes or not (window.rows or window.pending):
             del self.open[window.key][self._known_by(window.bounds)]
 
-    def _speak(self, window: Open, timing: str, seen: Seen, told: Told, *, is_last: bool) -> None:
+    def _emit(self, window: Open, timing: str, seen: Seen, outcome: Outcome, *, is_last: bool) -> None:
         again = self.pipeline.always is True or (self.pipeline.always == "on_time" and timing == "ON_TIME")
-        said = self._values(window, again)
-        equal = [pane for pane in window.spoken if (pane.bounds, pane.values) == (window.bounds, said)]
+        values = self._values(window, again)
+        equal = [pane for pane in window.emitted if (pane.bounds, pane.values) == (window.bounds, values)]
         stands = equal[:1] if self.pipeline.mode != "discarding" and not again else []
         if self.pipeline.mode == "retracting":
-            for pane in window.spoken:
+            for pane in window.emitted:
                 if pane not in stands:
-                    told.taken_back.append(pane)
-                    told.delta[self._output(pane)] -= 1
+                    outcome.taken_back.append(pane)
+                    outcome.delta[self._output(pane)] -= 1
         if stands:
-            window.spoken = stands
+            window.emitted = stands
             return
-        window.spoken = []
-        if said is not None:
-            spoken = self._pane(window, said, timing, seen, is_last=is_last)
-            window.spoken = [spoken]
-            told.panes.append(spoken)
-            told.delta[self._output(spoken)] += 1
+        window.emitted = []
+        if values is not None:
+            pane_now = self._pane(window, values, timing, seen, is_last=is_last)
+            window.emitted = [pane_now]
+            outcome.panes.append(pane_now)
+            outcome.delta[self._output(pane_now)] += 1
         for held in window.rows:
-            held.is_said = True
+            held.is_emitted = True
         window.gone = []
 
     def _values(self, window: Open, again: bool) -> Output | None:
-        """The values to be said; None where there is nothing."""
+        """The values to emit; None where there is nothing."""
         if self.pipeline.mode != "discarding":
             return self._computed([held.row for held in window.rows]) if window.rows else None
-        came, gone = [held.row for held in window.rows if not held.is_said], list(window.gone)
+        came, gone = [held.row for held in window.rows if not held.is_emitted], list(window.gone)
         for row in list(came):
             if row in gone:
                 came.remove(row)
@@ -374,23 +374,23 @@ class Simulator:
         if not gone:
             return self._computed(came)
         differences = tuple(map(_minus, self._computed(came), self._computed(gone)))
-        says = any(differences) or len(came) != len(gone) or again
-        return differences if says else None
+        differs = any(differences) or len(came) != len(gone) or again
+        return differences if differs else None
 
     def _computed(self, rows: list[Row]) -> Output:
         return tuple(aggregate(rows) for aggregate in self.pipeline.aggregates.values())
 
-    def _pane(self, window: Open, said: Output, timing: str, seen: Seen, *, is_last: bool) -> Pane:
+    def _pane(self, window: Open, values: Output, timing: str, seen: Seen, *, is_last: bool) -> Pane:
         before = [pane for pane in window.counted if pane.bounds == window.bounds]
         index = before[-1].index + 1 if before else 0
-        spoken_for = before[-1].nonspeculative_index if before else -1
+        nonspeculative_before = before[-1].nonspeculative_index if before else -1
         punctual = [held.instant for held in window.rows if held.instant >= held.watermark]
         pane = Pane(
             key=window.key,
             bounds=window.bounds,
-            values=said,
+            values=values,
             index=index,
-            nonspeculative_index=spoken_for + (timing != "EARLY"),
+            nonspeculative_index=nonspeculative_before + (timing != "EARLY"),
             timing=timing,
             is_last=is_last,
             processing_time=seen.processing_time,
@@ -440,7 +440,7 @@ def _settle(window: Open, bounds: Bounds, session: list[Held], arrived: set[int]
         if id(held) in arrived:
             window.put(held)
     if window.end > before:
-        window.is_past_said = False
+        window.is_past_emitted = False
         window.trigger.ends_later()
 
 

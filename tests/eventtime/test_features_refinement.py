@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from eventtime.asking import Asked, Row, clock, play, ten_rows, total
+from eventtime.view_runs import Row, ViewRun, clock, play, ten_rows, total
 
 EARLY_AND_LATE = {"early": ec.every("1m"), "late": ec.each_row()}
 EXTRA = (6, clock("12:00:53"), clock("12:06:39"))
@@ -43,21 +43,21 @@ def test_a142_e1_retracting_panes_take_the_last_one_back() -> None:
 
 
 def test_a143_nothing_is_taken_back_if_nothing_has_changed() -> None:
-    run = Asked(lambda rows: rows.window(ec.fixed("1m")).group_by("k").agg(pl.col("v").max()))
+    run = ViewRun(lambda rows: rows.window(ec.fixed("1m")).group_by("k").agg(pl.col("v").max()))
     assert run.push(("a", 5, 0)) == [("a", 0, 60, 5, 1)]
     assert run.push(("a", 4, 1)) == []
     assert run.push(("a", 6, 1)) == [("a", 0, 60, 5, -1), ("a", 0, 60, 6, 1)]
 
 
 def test_a144_a_later_stage_that_groups_anew_loses_what_left_a_group() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m"))).group_by("v").agg(windows=pl.len()))
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m"))).group_by("v").agg(windows=pl.len()))
     assert run.push(("a", 5, 0)) == [(5, 1, 1)]
     assert run.push(("a", 2, 1), ("b", 5, 0)) == [(7, 1, 1)]
     assert run.push(("b", 2, 1)) == [(5, 1, -1), (7, 1, -1), (7, 2, 1)]
 
 
 def test_a145_one_value_replaces_several_when_windows_merge() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.sessions("1m")).trigger(ec.each_row())))
+    run = ViewRun(lambda rows: total(rows.window(ec.sessions("1m")).trigger(ec.each_row())))
     run.push(("a", 7, 0), ("a", 10, 100))
     said = run.push(("a", 8, 50))
     assert said == [("a", 0, 60, 7, -1), ("a", 0, 160, 25, 1), ("a", 100, 160, 10, -1)]
@@ -67,7 +67,7 @@ def test_a146_what_is_kept_grows_from_discarding_to_retracting() -> None:
     """Accumulating panes too keep what they have emitted, to emit nothing where nothing has changed."""
 
     def kept(mode: Any) -> int:
-        run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.each_row()).accumulate(mode)))
+        run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.each_row()).accumulate(mode)))
         run.push(*((f"key {n}", n, n) for n in range(1000)))
         run.tick(1)
         return run.entries
@@ -77,7 +77,7 @@ def test_a146_what_is_kept_grows_from_discarding_to_retracting() -> None:
 
 def test_e5_there_are_three_modes_and_no_other() -> None:
     with pytest.raises(ec.PlanError, match="'discarding', 'accumulating', 'retracting'"):
-        Asked(lambda rows: total(rows.window(ec.fixed("1m")).accumulate("accumulating and discarding")))
+        ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).accumulate("accumulating and discarding")))
 
 
 FITS = {
@@ -90,7 +90,7 @@ FITS = {
 @pytest.mark.parametrize("reader", FITS)
 @pytest.mark.parametrize("mode", ["discarding", "accumulating", "retracting"])
 def test_a147_the_mode_has_to_match_what_the_reader_does(mode: Any, reader: Any) -> None:
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).accumulate(mode)))
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).accumulate(mode)))
     if mode in FITS[reader]:
         run.view.subscribe(print, reader=reader)
         return
@@ -111,7 +111,7 @@ def test_a148_within_the_allowed_lateness_a_row_is_taken_in_and_beyond_it_refuse
 
 
 def test_a148_what_was_refused_is_in_the_ledger() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.fixed("2m")).lateness("1m")))
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("2m")).lateness("1m")))
     run.push(("blue", 5, 26), watermark=120)
     run.push(("blue", 6, 53), watermark=240)
     run.push(("blue", 9, 85))
@@ -124,7 +124,7 @@ def test_a148_what_was_refused_is_in_the_ledger() -> None:
 def test_a149_state_is_gone_exactly_when_the_watermark_is_past_end_and_lateness(
     window: Any, mode: Any
 ) -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.window(window)
             .trigger(early=ec.every("1m"), late=ec.each_row())
@@ -145,7 +145,7 @@ def test_a149_state_is_gone_exactly_when_the_watermark_is_past_end_and_lateness(
 
 def test_a150_e7_no_lateness_closes_nothing_and_with_none_allowed_a_window_closes_on_time() -> None:
     """Our ruling; the founding texts take zero where no lateness is given."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m"))),
         lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")),
     )
@@ -158,7 +158,7 @@ def test_a150_e7_no_lateness_closes_nothing_and_with_none_allowed_a_window_close
 
 def test_a150_a_perfect_watermark_needs_no_lateness() -> None:
     draw, now = random.Random(5), 0
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")), watermark=ec.perfect())
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")), watermark=ec.perfect())
     for _ in range(50):
         now += draw.randrange(20)
         run.push(("a", 1, now))
@@ -167,7 +167,7 @@ def test_a150_a_perfect_watermark_needs_no_lateness() -> None:
 
 
 def test_a151_a_total_over_few_keys_needs_no_horizon(recwarn: pytest.WarningsRecorder) -> None:
-    run = Asked(lambda rows: rows.group_by("k").agg(pl.col("v").sum()), watermark=ec.ascending())
+    run = ViewRun(lambda rows: rows.group_by("k").agg(pl.col("v").sum()), watermark=ec.ascending())
     sizes = []
     for second in range(300):
         run.push(("abc"[second % 3], 1, second * 60))
@@ -179,7 +179,7 @@ def test_a151_a_total_over_few_keys_needs_no_horizon(recwarn: pytest.WarningsRec
 
 def test_a152_late_rows_fire_at_once_or_together() -> None:
     def said(late: Any) -> list[list[int]]:
-        run = Asked(
+        run = ViewRun(
             lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=late).accumulate("accumulating"))
         )
         run.push(("a", 1, 0), watermark=60, at=0)
@@ -192,7 +192,7 @@ def test_a152_late_rows_fire_at_once_or_together() -> None:
 
 def test_a153_each_view_has_a_horizon_of_its_own() -> None:
     horizons = {"settlement": "24h", "counters": "5m", "live": "90s"}
-    run = Asked(
+    run = ViewRun(
         *(
             lambda rows, horizon=horizon: total(rows.window(ec.fixed("1m")).lateness(horizon))
             for horizon in horizons.values()
@@ -218,7 +218,7 @@ def test_a154_what_is_taken_back_flows_through_three_groupings() -> None:
     rows: list[Row] = [
         (f"user {draw.randrange(3)}", 1, draw.randrange(1200), f"ad {draw.randrange(5)}") for _ in range(60)
     ]
-    run = Asked(lambda rows: unpopular(rows, ec.sessions("1m")), columns={"ad": pl.String})
+    run = ViewRun(lambda rows: unpopular(rows, ec.sessions("1m")), columns={"ad": pl.String})
     for number, row in enumerate(rows, 1):
         run.push(row)
         assert run.held() == by_hand(rows[:number])

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from eventtime.asking import Asked, cells, play, seen, ten_rows, total, when
+from eventtime.view_runs import ViewRun, cells, play, seen, ten_rows, total, when
 
 # Model and primitives
 
@@ -25,7 +25,7 @@ WHAT = {"sum": pl.col("v").sum(), "max": pl.col("v").max()}
 
 def asked(where: str, trigger: str, mode: Any, what: str) -> Any:
     """The plan node of a view with these four answers."""
-    engine = Asked(
+    engine = ViewRun(
         lambda rows: (
             rows.window(WINDOWS[where])
             .trigger(TRIGGERS[trigger])
@@ -86,7 +86,7 @@ def test_a002_a_windowed_definition_runs_as_batch_micro_batch_and_stream(window:
         return total(rows.window(window).trigger(early=ec.every("1m"), late=ec.each_row()))
 
     rows = some_rows(60)
-    batch, run = Asked(ask, bounded=True), Asked(ask, bounded=True)
+    batch, run = ViewRun(ask, bounded=True), ViewRun(ask, bounded=True)
     batch.push(*rows, watermark=ec.END_OF_TIME)
     for start in range(0, len(rows), size):
         run.push(*rows[start : start + size], at=start)
@@ -96,7 +96,7 @@ def test_a002_a_windowed_definition_runs_as_batch_micro_batch_and_stream(window:
 
 
 def test_a003_bounded_input_whose_watermark_goes_to_the_end_is_classic_batch() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.global_window()).trigger(ec.after_watermark()).lateness("0s")), bounded=True)  # fmt: skip
+    run = ViewRun(lambda rows: total(rows.window(ec.global_window()).trigger(ec.after_watermark()).lateness("0s")), bounded=True)  # fmt: skip
     for value, at, seen_at in ten_rows():
         assert run.push(("blue", value, at), at=seen_at) == []
     assert run.advance(ec.END_OF_TIME) == [("blue", 51, 1)]
@@ -104,7 +104,7 @@ def test_a003_bounded_input_whose_watermark_goes_to_the_end_is_classic_batch() -
 
 def test_a004_a_micro_batch_emits_one_pane_per_window_that_it_changed() -> None:
     """Figure 11 of the paper: batches of a minute over windows of two."""
-    run = Asked(lambda rows: total(rows.window(ec.fixed("2m")).accumulate("accumulating")))
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("2m")).accumulate("accumulating")))
     said = []
     for minute in range(6, 10):
         batch = [row for row in ten_rows() if (minute - 1) * 60 <= row[2] < minute * 60]
@@ -113,7 +113,7 @@ def test_a004_a_micro_batch_emits_one_pane_per_window_that_it_changed() -> None:
 
 
 def test_a005_a_deletion_after_the_pane_on_time_corrects_it() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=ec.each_row()).lateness("1h")),
         kind="diffs",
     )
@@ -125,7 +125,7 @@ def test_a005_a_deletion_after_the_pane_on_time_corrects_it() -> None:
 
 def test_a006_the_windows_of_a_range_are_computed_anew_alone() -> None:
     rows = some_rows(80)
-    whole, part = (Asked(lambda rows: total(rows.window(ec.fixed("1m")))) for _ in range(2))
+    whole, part = (ViewRun(lambda rows: total(rows.window(ec.fixed("1m")))) for _ in range(2))
     whole.push(*rows)
     part.push(*(row for row in rows if 120 <= row[2] < 300))
     assert part.held() == [row for row in whole.held() if 120 <= row[1] < 300] != []
@@ -138,14 +138,14 @@ def test_a010_key_value_event_time_and_window_are_visible_to_user_code() -> None
         frames.append(rows)
         return rows
 
-    run = Asked(lambda rows: rows.window(ec.sliding("2m", every="1m")).map_batches(look))
+    run = ViewRun(lambda rows: rows.window(ec.sliding("2m", every="1m")).map_batches(look))
     run.push(("a", 5, 70))
     assert frames[-1].columns == ["k", "v", "t", "window_start", "window_end"]
     assert cells(frames[-1]) == [("a", 5, 70, 0, 120), ("a", 5, 70, 60, 180)]
 
 
 def test_a013_sessions_merge_where_they_are_grouped_and_not_before() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: rows.window(ec.sessions("1m")), lambda rows: total(rows.window(ec.sessions("1m")))
     )
     run.push(("a", 1, 0), ("a", 2, 40))
@@ -160,7 +160,7 @@ def minutes(clock: str) -> int:
 
 def test_a014_group_by_key_and_window() -> None:
     """Figure 4 of the paper."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: rows.window(ec.sessions("30m")).group_by("k").agg(pl.col("v").sort_by("t").implode())
     )
     rows = [("k1", 1, "13:02"), ("k2", 2, "13:14"), ("k1", 3, "13:57"), ("k1", 4, "13:20")]
@@ -177,9 +177,11 @@ def test_a015_the_optimised_way_and_the_generic_one_emit_the_same() -> None:
         lambda rows: rows.select(window_start="t", window_end=pl.col("t") + timedelta(seconds=30)),
         merge=ec.merge_overlapping,
     )
-    run = Asked(lambda rows: total(rows.window(ec.sessions("30s"))), lambda rows: total(rows.window(generic)))
+    run = ViewRun(
+        lambda rows: total(rows.window(ec.sessions("30s"))), lambda rows: total(rows.window(generic))
+    )
     for row in some_rows(60):
-        assert run.push(row) == run.said(1)
+        assert run.push(row) == run.emitted(1)
     assert run.held() == run.held(1) != []
 
 
@@ -187,7 +189,7 @@ def test_a016_a_composite_takes_the_windows_set_outside_of_it() -> None:
     def sum_integers_per_key(rows: ec.Collection) -> ec.Collection:
         return rows.select("k", "v").group_by("k").agg(pl.col("v").sum())
 
-    run = Asked(
+    run = ViewRun(
         lambda rows: rows.pipe(sum_integers_per_key),
         lambda rows: rows.window(ec.fixed("1m")).pipe(sum_integers_per_key),
     )
@@ -212,7 +214,7 @@ def test_a018_windows_subtract_where_there_is_an_inverse_and_recompute_where_not
             dtype=pl.Int64, **more,
         )  # fmt: skip
 
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             rows.window(ec.fixed("1m"))
             .group_by("k")
@@ -235,7 +237,7 @@ def test_a019_a_retraction_repeats_what_was_emitted_and_not_what_would_be_emitte
     dice = ec.aggregate(
         create=lambda: 0, add=lambda s, v: s, merge=lambda s, t: s, extract=lambda s: next(calls), dtype=pl.Int64
     )  # fmt: skip
-    run = Asked(lambda rows: rows.window(ec.fixed("1m")).trigger(ec.each_row()).group_by("k").agg(v=dice(pl.col("v"))))  # fmt: skip
+    run = ViewRun(lambda rows: rows.window(ec.fixed("1m")).trigger(ec.each_row()).group_by("k").agg(v=dice(pl.col("v"))))  # fmt: skip
     standing: list[tuple[Any, ...]] = []
     for second in range(4):
         said = run.push(("a", 1, second))
@@ -247,7 +249,7 @@ def test_a019_a_retraction_repeats_what_was_emitted_and_not_what_would_be_emitte
 
 def test_a023_bounded_and_unbounded_input_run_through_the_same_operators() -> None:
     def operators(bounded: bool) -> list[str]:
-        run = Asked(lambda rows: total(rows.window(ec.sessions("1m")).trigger(late=ec.each_row()).lateness("1h")), bounded=bounded)  # fmt: skip
+        run = ViewRun(lambda rows: total(rows.window(ec.sessions("1m")).trigger(late=ec.each_row()).lateness("1h")), bounded=bounded)  # fmt: skip
         return [type(node.operator).__qualname__ for node in run.engine._current().circuit.nodes]
 
     assert operators(bounded=True) == operators(bounded=False)
@@ -260,7 +262,7 @@ def test_a030_results_in_event_time_do_not_depend_on_anybodys_clock() -> None:
     rows, clocks = some_rows(30), list(range(30))
     found = []
     for seed in range(3):
-        run = Asked(lambda rows: total(rows.window(ec.fixed("1m"))))
+        run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m"))))
         for row, at in zip(rows, clocks, strict=True):
             run.push(row, at=at)
         found.append(run.held())
@@ -269,7 +271,7 @@ def test_a030_results_in_event_time_do_not_depend_on_anybodys_clock() -> None:
 
 
 def test_a031_the_skew_of_the_watermark_is_known_for_every_epoch() -> None:
-    run = Asked(lambda rows: rows, watermark=ec.bounded_delay("10s"))
+    run = ViewRun(lambda rows: rows, watermark=ec.bounded_delay("10s"))
     for at, seen_at in ((0, 5), (30, 60), (20, 61)):
         run.push(("a", 1, at), at=seen_at)
     log = run.engine.run_log
@@ -280,7 +282,7 @@ def test_a031_the_skew_of_the_watermark_is_known_for_every_epoch() -> None:
 
 def test_a033_event_time_or_ingress_time_is_one_setting_at_the_source() -> None:
     def held(watermark: Any) -> list[tuple[Any, ...]]:
-        run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=ec.each_row())), watermark=watermark)  # fmt: skip
+        run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=ec.each_row())), watermark=watermark)  # fmt: skip
         for key, value, at, seen_at in [("a", 1, 10, 70), ("a", 2, 65, 75), ("a", 4, 50, 130)]:
             run.push((key, value, at), at=seen_at)
         run.advance(ec.END_OF_TIME, at=200)
@@ -291,7 +293,7 @@ def test_a033_event_time_or_ingress_time_is_one_setting_at_the_source() -> None:
 
 
 def test_a035_ingress_time_has_a_perfect_watermark() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s")), watermark=ec.ingress_time())  # fmt: skip
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s")), watermark=ec.ingress_time())  # fmt: skip
     for second in range(0, 300, 20):
         run.push(("a", 1, -5000), at=second)
     assert run.late() == []
@@ -300,7 +302,7 @@ def test_a035_ingress_time_has_a_perfect_watermark() -> None:
 
 def test_a036_operators_keep_the_event_time_of_their_input() -> None:
     rows = some_rows(30)
-    run = Asked(
+    run = ViewRun(
         lambda rows: rows,
         lambda rows: rows.filter(pl.col("v") > 3),
         lambda rows: rows.with_columns(v=pl.col("v") * 2).rename({"v": "w"}).drop("w"),
@@ -311,7 +313,7 @@ def test_a036_operators_keep_the_event_time_of_their_input() -> None:
     assert run.held(2) == sorted((key, at) for key, _, at in rows)
     copies = run.views[3].read().group_by("k", "t").len()
     assert set(cells(copies.select("k", "t"))) <= {(key, at) for key, _, at in rows}
-    far = Asked(lambda rows: total(rows.filter(pl.col("v") > 3).with_columns(v=pl.col("v") * 2).window(ec.fixed("1m"))))  # fmt: skip
+    far = ViewRun(lambda rows: total(rows.filter(pl.col("v") > 3).with_columns(v=pl.col("v") * 2).window(ec.fixed("1m"))))  # fmt: skip
     far.push(*rows)
     assert far.held() == sums_of([(key, 2 * value, at) for key, value, at in rows if value > 3], 60)
 
@@ -325,12 +327,12 @@ def moved(seconds: int, strict: bool = False) -> Callable[[ec.Collection], ec.Co
 
 
 def test_a037_a_row_moved_behind_the_watermark_is_late_or_an_error() -> None:
-    run = Asked(moved(-60))
+    run = ViewRun(moved(-60))
     run.push(("a", 1, 130), watermark=120)
     assert run.held() == [("a", 60, 120, 1)]
     assert run.push(("a", 2, 140)) == []
     assert run.engine.ledger().height == 1
-    strict = Asked(moved(-60, strict=True))
+    strict = ViewRun(moved(-60, strict=True))
     strict.push(("a", 1, 190), watermark=120)
     with pytest.raises(ec.InputError, match="watermark"):
         strict.push(("a", 2, 140))
@@ -338,7 +340,7 @@ def test_a037_a_row_moved_behind_the_watermark_is_late_or_an_error() -> None:
 
 
 def test_a038_event_time_is_changed_by_its_own_operator_alone() -> None:
-    run = Asked(moved(3600))
+    run = ViewRun(moved(3600))
     run.push(("a", 1, 0))
     assert run.held() == [("a", 3600, 3660, 1)]
     rows = ec.Engine().source("rows", {"v": pl.Int64, "t": pl.Datetime("us")}, event_time="t")
@@ -347,7 +349,7 @@ def test_a038_event_time_is_changed_by_its_own_operator_alone() -> None:
 
 
 def test_a039_event_time_is_a_column_or_computed() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.with_event_time("other").window(ec.fixed("1m"))),
         lambda rows: total(
             rows.with_event_time(pl.from_epoch("unix", time_unit="s").alias("made")).window(ec.fixed("1m"))
@@ -361,7 +363,7 @@ def test_a039_event_time_is_a_column_or_computed() -> None:
 
 
 def test_a040_rows_are_released_in_order_as_the_watermark_passes() -> None:
-    run = Asked(lambda rows: rows.order_by_time(), watermark=ec.bounded_delay("30s"))
+    run = ViewRun(lambda rows: rows.order_by_time(), watermark=ec.bounded_delay("30s"))
     released: list[int] = []
     for _, value, at in sorted(some_rows(50), key=lambda row: row[2] // 30):
         said = run.push(("a", value, at))
@@ -370,14 +372,14 @@ def test_a040_rows_are_released_in_order_as_the_watermark_passes() -> None:
         assert all(seen(time) < watermark for time in times)  # type: ignore[operator]
         released += sorted(times)
     run.advance(ec.END_OF_TIME)
-    released += sorted(row[2] for row in run.said())
+    released += sorted(row[2] for row in run.emitted())
     assert released == sorted(released)
     assert len(released) == 50
 
 
 @pytest.mark.parametrize("order", list(permutations([("a", 1, 5), ("a", 2, 20), ("a", 3, 40), ("a", 4, 59)])))
 def test_a041_first_and_last_do_not_depend_on_arrival(order: Any) -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             rows.window(ec.fixed("1m")).group_by("k").agg(one=pl.col("v").first(), other=pl.col("v").last())
         )
@@ -392,7 +394,7 @@ def test_a042_every_order_of_the_input_ends_in_the_same_state(window: Any) -> No
     rows = [("a", 1, 0), ("a", 2, 10), ("a", 4, 24), ("b", 8, 5)]
     finals, ways = set(), set()
     for order in permutations(rows):
-        run = Asked(lambda rows: total(rows.window(window)))
+        run = ViewRun(lambda rows: total(rows.window(window)))
         ways.add(str([run.push(row) for row in order]))
         finals.add(str(run.held()))
     assert len(finals) == 1
@@ -403,7 +405,7 @@ def test_a042_every_order_of_the_input_ends_in_the_same_state(window: Any) -> No
 
 
 def test_a050_a_watermark_never_decreases() -> None:
-    run = Asked(lambda rows: rows, watermark=ec.bounded_delay("10s"))
+    run = ViewRun(lambda rows: rows, watermark=ec.bounded_delay("10s"))
     seen_marks: list[Any] = []
     for row in some_rows(40):
         run.push(row)
@@ -416,7 +418,7 @@ def test_a051_a_late_row_is_an_error_if_the_watermark_is_perfect_and_handled_if_
     def ask(rows: ec.Collection) -> ec.Collection:
         return total(rows.window(ec.fixed("1m")))
 
-    perfect, heuristic = Asked(ask, watermark=ec.perfect()), Asked(ask, watermark=ec.ascending())
+    perfect, heuristic = ViewRun(ask, watermark=ec.perfect()), ViewRun(ask, watermark=ec.ascending())
     for run in (perfect, heuristic):
         run.push(("a", 1, 50))
     with pytest.raises(ec.InputError, match="watermark"):
@@ -426,7 +428,7 @@ def test_a051_a_late_row_is_an_error_if_the_watermark_is_perfect_and_handled_if_
 
 
 def test_a052_one_slow_key_holds_all_back_and_an_early_trigger_relieves() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s")),
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(early=ec.every("1m")).lateness("0s")),
         watermark=ec.by_partition("k", idle_after=None),
@@ -485,7 +487,7 @@ def test_a056_a_watermark_propagates_through_a_chain() -> None:
 
 def test_a060_a_window_becomes_late_exactly_once() -> None:
     """A060: the state of a window flips from early to late when the watermark passes its end."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.window(ec.fixed("1m")).trigger(early=ec.each_row(), late=ec.each_row()).with_pane_info()
         )
@@ -498,7 +500,7 @@ def test_a060_a_window_becomes_late_exactly_once() -> None:
 
 
 def test_e6_a_window_behind_the_watermark_is_not_late_without_late_rows() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.window(ec.fixed("1m")).trigger(late=ec.every("1m"), always=True).with_pane_info()
         )
@@ -512,7 +514,7 @@ def test_e6_a_window_behind_the_watermark_is_not_late_without_late_rows() -> Non
 
 def test_a061_the_watermark_moves_at_the_end_of_a_batch_and_not_within() -> None:
     """The row that moves the watermark stands before one that it would make late."""
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")), watermark=ec.ascending())
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).lateness("0s")), watermark=ec.ascending())
     run.push(("a", 1, 500), ("a", 2, 10))
     assert run.held() == [("a", 0, 60, 2), ("a", 480, 540, 1)]
     assert run.push(("a", 4, 10)) == []
@@ -531,7 +533,7 @@ WATERMARKS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("watermark", WATERMARKS.values(), ids=WATERMARKS)
 def test_a063_a_wrong_watermark_changes_when_and_never_what(watermark: Callable[[], Any]) -> None:
     rows = some_rows(60, seed=3)
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=ec.each_row()).lateness("1d")),
         watermark=watermark(),
     )

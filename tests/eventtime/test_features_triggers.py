@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from eventtime.asking import Asked, Row, cells, clock, play, seen, ten_rows, total, when
+from eventtime.view_runs import Row, ViewRun, cells, clock, play, seen, ten_rows, total, when
 
 FLAG = {"flag": pl.Boolean}
 
 
-def triggered(trigger: Any, *, mode: Any = "accumulating", window: Any = None, **options: Any) -> Asked:
+def triggered(trigger: Any, *, mode: Any = "accumulating", window: Any = None, **options: Any) -> ViewRun:
     """Sums in windows of a minute that this trigger fires."""
-    return Asked(
+    return ViewRun(
         lambda rows: total(rows.window(window or ec.fixed("1m")).trigger(trigger).accumulate(mode)), **options
     )
 
@@ -81,7 +81,7 @@ def test_a115_a_pattern() -> None:
 
 
 def test_a116_a_share_of_the_rows_ends_a_batch_before_its_stragglers() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             rows.window(ec.fixed("1m"))
             .trigger(ec.repeat(ec.after_percentile(0.9)))
@@ -126,7 +126,7 @@ def test_a120_one_after_the_other() -> None:
 
 
 def test_a121_until_ends_the_part_before_it() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.window(ec.fixed("1m"))
             .trigger(ec.until(ec.every("10s"), ec.after_watermark()))
@@ -188,9 +188,9 @@ def test_a124_firing_from_outside() -> None:
     run = triggered(ec.repeat(ec.signal()))
     run.push(("a", 1, 0), ("a", 2, 70), ("b", 4, 0))
     run.view.fire("a", when(0))
-    assert run.said() == [("a", 0, 60, 1, 1)]
+    assert run.emitted() == [("a", 0, 60, 1, 1)]
     run.view.fire()
-    assert values(run.said()) == [2, 4]
+    assert values(run.emitted()) == [2, 4]
 
 
 def unusually_many() -> Any:
@@ -219,8 +219,8 @@ def test_a126_all_of_time_without_end_and_only_the_watermark_is_refused() -> Non
         return total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark())))
 
     with pytest.raises(ec.PlanError, match="does not end, so it would never fire"):
-        Asked(ask)
-    run = Asked(ask, bounded=True)
+        ViewRun(ask)
+    run = ViewRun(ask, bounded=True)
     run.push(("a", 1, 0))
     assert run.advance(ec.END_OF_TIME) == [("a", 1, 1)]
 
@@ -237,7 +237,7 @@ def test_a127_time_early_and_rows_late() -> None:
 
 def test_a128_counts_are_per_window_or_per_key_and_window() -> None:
     pair = ec.repeat(ec.after_count(2))
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m")).trigger(pair)),
         lambda rows: rows.window(ec.fixed("1m")).trigger(pair).group_by().agg(v=pl.col("v").sum()),
     )
@@ -248,8 +248,8 @@ def test_a128_counts_are_per_window_or_per_key_and_window() -> None:
 
 
 def test_a129_a_window_that_has_not_changed_emits_nothing_unless_its_trigger_fires_always() -> None:
-    def ask(always: bool) -> Asked:
-        return Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.every("1m"), always=always).accumulate("accumulating")))  # fmt: skip
+    def ask(always: bool) -> ViewRun:
+        return ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.every("1m"), always=always).accumulate("accumulating")))  # fmt: skip
 
     silent, always = ask(False), ask(True)
     for run in (silent, always):
@@ -285,7 +285,7 @@ def test_a131_batches_wider_than_a_period_fire_once_each_and_lose_nothing() -> N
 
 def test_a132_a_window_that_has_fired_for_the_last_time_is_purged() -> None:
     """The watermark trigger closes a window that is not allowed to be late, and its state goes."""
-    run = Asked(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s").with_pane_info()))  # fmt: skip
+    run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s").with_pane_info()))  # fmt: skip
     run.push(*((f"key {n}", 1, n) for n in range(50)))
     full = run.entries
     (*_, is_last, _, _, _), *rest = run.advance(60)
@@ -314,7 +314,7 @@ def three_modes() -> dict[str, Any]:
 def test_a133_e4_one_program_in_three_modes() -> None:
     """One pane at the close; a total every ten seconds, at the close and for late rows; each row a change."""
     asks = three_modes()
-    run = Asked(
+    run = ViewRun(
         *(lambda rows, ask=ask: total(ask(rows).with_pane_info()) for ask in asks.values()), columns={}
     )
     amounts = [(4285, 2), (4838, 12), (9000, 23), (3000, 34), (1285, 41), (5000, 55)]
@@ -353,7 +353,7 @@ def test_a135_the_size_of_batches_trades_when_for_cost_and_changes_no_total(mode
     finals = set()
     rows = [("blue", value, at) for value, at, _ in ten_rows()]
     for size in range(1, 11):
-        run = Asked(
+        run = ViewRun(
             lambda rows: total(
                 rows.window(ec.fixed("2m"))
                 .trigger(early=ec.after_count(2), late=ec.each_row())

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from eventtime.asking import Asked, Row, cells, seen, ten_rows, total, when
+from eventtime.view_runs import Row, ViewRun, cells, seen, ten_rows, total, when
 
 TIME = pl.Datetime("us")
 
@@ -57,7 +57,7 @@ def test_a162_the_same_batches_and_watermarks_give_the_same_bytes_whatever_faile
                 raise RuntimeError("the machine is gone")
             return frame
 
-        asked = Asked(
+        asked = ViewRun(
             lambda rows: total(
                 rows.window(ec.sessions("20s"))
                 .trigger(early=ec.every("30s"), late=ec.each_row())
@@ -105,7 +105,7 @@ def visits(rows: Any) -> Any:
 
 def test_a167_a_backfill_in_one_batch_and_a_live_run_share_their_definition() -> None:
     rows = [("abc"[n % 3], n % 5, (n * 37) % 800) for n in range(120)]
-    live, backfill = Asked(visits), Asked(visits)
+    live, backfill = ViewRun(visits), ViewRun(visits)
     for batch in batches(rows, 7):
         live.push(*batch)
     backfill.push(*rows)
@@ -121,7 +121,7 @@ HOW: Callable[[Any], Any] = lambda rows: rows.accumulate("accumulating").latenes
 def test_a168_the_four_parts_come_from_different_people(order: tuple[str, ...]) -> None:
     """What, where, when and how are values or functions of their own, put together by ``pipe``."""
     parts = {"when": WHEN, "how": HOW}
-    run = Asked(lambda rows: rows.pipe(WHERE).pipe(parts[order[0]]).pipe(parts[order[1]]).pipe(total))
+    run = ViewRun(lambda rows: rows.pipe(WHERE).pipe(parts[order[0]]).pipe(parts[order[1]]).pipe(total))
     assert run.push(("a", 1, 0)) == [("a", 0, 60, 1, 1)]
     assert run.push(("a", 2, 0)) == [("a", 0, 60, 3, 1)]
 
@@ -324,7 +324,7 @@ def test_a166_settlement_by_merchant_and_day() -> None:
         for _ in range(90)
     ]
     refunds = [(merchant, -cents, at) for merchant, cents, at in payments[::10]]
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.window(ec.calendar("1d"))
             .trigger(late=ec.each_row())
@@ -369,7 +369,7 @@ def test_a166_live_counters_of_matches() -> None:
     events = [(f"match {draw.randrange(2)}", 1, draw.randrange(600)) for _ in range(150)]
     arrivals = [(row, row[-1] + (draw.randrange(300) if draw.random() < 0.1 else draw.randrange(5))) for row in events]  # fmt: skip
     arrivals.sort(key=lambda arrival: arrival[1])
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.sliding("1m", every="10s")).lateness("90s")),
         watermark=ec.behind_processing_time("5s"),
     )
@@ -396,7 +396,7 @@ def test_a166_scores_of_teams_in_a_mobile_game() -> None:
         for team, weight in teams.items()
         for value, at, seen_at in ten_rows()
     ]
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(
             rows.with_columns(k=pl.col("k").str.split("/").list.get(0))
             .window(ec.fixed("2m"))

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from eventtime.asking import Asked, Row, cells, clock, play, ten_rows, total
+from eventtime.view_runs import Row, ViewRun, cells, clock, play, ten_rows, total
 
 # The ten rows and the kinds of windows
 
@@ -26,13 +26,13 @@ def sums(said: Sequence[tuple[float, Row]]) -> list[int]:
 
 def all_ten(window: Any) -> list[Row]:
     """The sums of the ten rows in these windows."""
-    run = Asked(lambda rows: total(rows.window(window)))
+    run = ViewRun(lambda rows: total(rows.window(window)))
     run.push(*(("blue", value, at) for value, at, _ in ten_rows()))
     return run.held()
 
 
 def test_a070_the_global_window_has_one_pane_per_key_at_the_end() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.global_window()).trigger(ec.after_watermark()).lateness("0s")), bounded=True)  # fmt: skip
+    run = ViewRun(lambda rows: total(rows.window(ec.global_window()).trigger(ec.after_watermark()).lateness("0s")), bounded=True)  # fmt: skip
     assert run.push(("a", 1, 0), ("b", 2, 5)) == []
     assert run.push(("a", 4, 9999)) == []
     assert run.advance(ec.END_OF_TIME) == [("a", 5, 1), ("b", 2, 1)]
@@ -49,7 +49,7 @@ def test_a071_fixed_windows_of_two_minutes() -> None:
 
 
 def test_a072_sliding_windows_hold_a_row_once_per_period() -> None:
-    run = Asked(lambda rows: rows.window(ec.sliding("2m", every="1m")).drop("v"))
+    run = ViewRun(lambda rows: rows.window(ec.sliding("2m", every="1m")).drop("v"))
     run.push(("k", 1, 0), ("k", 2, 60))
     windows = [(-60, 60), (0, 120), (0, 120), (60, 180)]
     assert sorted(row[2:] for row in run.held()) == windows
@@ -57,23 +57,23 @@ def test_a072_sliding_windows_hold_a_row_once_per_period() -> None:
 
 
 def test_a073_a_session_ends_a_gap_after_its_last_row() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.sessions("30m"))))
+    run = ViewRun(lambda rows: total(rows.window(ec.sessions("30m"))))
     run.push(("k1", 1, 3720), ("k2", 2, 4440), ("k1", 4, 4800), ("k1", 8, 7020))
     assert run.held() == [("k1", 3720, 6600, 5), ("k1", 7020, 8820, 8), ("k2", 4440, 6240, 2)]
 
 
 @pytest.mark.parametrize(("apart", "count"), [(59, 1), (60, 2), (61, 2)])
 def test_a074_rows_a_gap_apart_are_two_sessions_and_none_is_shorter(apart: int, count: int) -> None:
-    run = Asked(lambda rows: total(rows.window(ec.sessions("1m"))))
+    run = ViewRun(lambda rows: total(rows.window(ec.sessions("1m"))))
     run.push(("a", 1, 0), ("a", 2, apart))
     held = run.held()
     assert len(held) == count
     assert all(end - start >= 60 for _, start, end, _ in held)
 
 
-def sessions_with(*rows: Row) -> Asked:
+def sessions_with(*rows: Row) -> ViewRun:
     """Sessions of a minute that hold these rows."""
-    run = Asked(lambda rows: total(rows.window(ec.sessions("1m"))))
+    run = ViewRun(lambda rows: total(rows.window(ec.sessions("1m"))))
     run.push(*rows)
     return run
 
@@ -117,7 +117,7 @@ def test_a079_the_worked_run_of_sessions() -> None:
 
 def test_a080_with_a_known_id_sessions_are_a_plain_group_by() -> None:
     rows = [("a", 1, 0, 1), ("a", 2, 30, 1), ("a", 4, 200, 2), ("b", 8, 10, 3), ("a", 16, 230, 2)]
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.sessions("1m"))),
         lambda rows: rows.group_by("k", "id").agg(pl.col("v").sum()),
         columns={"id": pl.Int64},
@@ -132,9 +132,9 @@ def test_a081_windows_may_differ_from_key_to_key() -> None:
     assert run.held() == [("a", 0, 100, 5), ("b", 30, 90, 2), ("b", 200, 260, 8)]
 
 
-def shifted() -> Asked:
+def shifted() -> ViewRun:
     """A row a second for each of twenty keys in turn, windows of a minute shifted by key."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m", shifted_by_key=True))),
         lambda rows: rows.group_by("k").agg(pl.col("v").sum()),
     )
@@ -173,7 +173,7 @@ def test_a083_every_two_rows_of_all_time_give_five_panes() -> None:
 
 
 def test_a084_the_last_rows_of_a_key() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.last_rows(3))))
+    run = ViewRun(lambda rows: total(rows.window(ec.last_rows(3))))
     rows = [("a", 1, 0), ("a", 2, 10), ("a", 4, 20), ("a", 8, 30), ("b", 1, 0)]
     for row in rows:
         run.push(row)
@@ -210,7 +210,7 @@ def test_a086_e2_windows_of_processing_time_by_ingress_time() -> None:
 
 def test_a087_in_a_chain_panes_of_a_trigger_move_on_and_windows_stay() -> None:
     """What a row gives in the first stage at the end of a period is in the next one in the second stage."""
-    by_trigger = Asked(
+    by_trigger = ViewRun(
         lambda rows: (
             total(rows.window(ec.global_window()).trigger(ec.every("1m")).accumulate("discarding"))
             .window(ec.global_window())
@@ -227,7 +227,7 @@ def test_a087_in_a_chain_panes_of_a_trigger_move_on_and_windows_stay() -> None:
     def first(rows: ec.Collection) -> ec.Collection:
         return total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s"))
 
-    by_window = Asked(
+    by_window = ViewRun(
         lambda rows: (
             first(rows)
             .window(ec.fixed("1m"))
@@ -261,7 +261,7 @@ def test_a088_auctions_end_when_their_time_is_up() -> None:
         ]
         return opened.select(*bounds)
 
-    run = Asked(
+    run = ViewRun(
         lambda rows: rows.window(ec.custom_windows(assign, merge)).group_by("k").agg(pl.col("v").max()),
         columns={"lasts": pl.Int64},
     )
@@ -272,7 +272,7 @@ def test_a088_auctions_end_when_their_time_is_up() -> None:
 
 @pytest.mark.parametrize("stamp", ["end", "start"])
 def test_a089_windows_of_one_size_one_after_the_other_keep_a_row_together(stamp: Any) -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             total(rows.window(ec.fixed("5s"), timestamp=stamp))
             .window(ec.fixed("5s"))
@@ -285,7 +285,7 @@ def test_a089_windows_of_one_size_one_after_the_other_keep_a_row_together(stamp:
 
 
 def test_a090_without_a_window_of_its_own_a_view_has_those_upstream() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m"))).window().group_by().agg(pl.col("v").max()),
         lambda rows: (
             total(rows.window(ec.fixed("1m"))).group_by("window_start", "window_end").agg(pl.col("v").max())
@@ -296,7 +296,7 @@ def test_a090_without_a_window_of_its_own_a_view_has_those_upstream() -> None:
 
 
 def test_a091_windows_with_a_key_and_without() -> None:
-    run = Asked(
+    run = ViewRun(
         lambda rows: total(rows.window(ec.fixed("1m"))),
         lambda rows: rows.window(ec.fixed("1m")).group_by().agg(pl.col("v").sum()),
     )
@@ -306,7 +306,7 @@ def test_a091_windows_with_a_key_and_without() -> None:
 
 
 def test_a092_windows_of_a_number_of_rows() -> None:
-    run = Asked(lambda rows: total(rows.window(ec.count_window(2))))
+    run = ViewRun(lambda rows: total(rows.window(ec.count_window(2))))
     run.push(("a", 1, 0), ("a", 2, 10), ("a", 4, 20), ("b", 8, 0))
     assert [(k, start, v) for k, start, _, v in run.held()] == [("a", 0, 3), ("a", 20, 4), ("b", 0, 8)]
 
@@ -316,7 +316,7 @@ def test_a092_windows_of_a_number_of_rows() -> None:
 
 def dated(stamp: Any, *rows: Row, watermark: float) -> list[Row]:
     """Where panes of a window of a minute are in windows of a second."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             total(rows.window(ec.fixed("1m"), timestamp=stamp).trigger(ec.repeat(ec.after_watermark())))
             .window(ec.fixed("1s"))
@@ -338,7 +338,7 @@ def test_a100_e3_a_pane_is_dated_by_the_end_of_its_window_less_a_microsecond() -
 
 def all_ten_chained() -> list[Row]:
     """The ten rows through two equal windows, one after the other."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             total(rows.window(ec.fixed("2m"))).window(ec.fixed("2m")).group_by("k").agg(pl.col("v").sum())
         )
@@ -366,7 +366,7 @@ def test_a104_by_the_watermark_when_it_is_emitted() -> None:
 @pytest.mark.parametrize(("stamp", "held_at"), [("end", 59), ("start", 0), ("earliest", 10), ("latest", 10)])
 def test_a105_a_watermark_is_held_back_to_what_a_pane_will_be_dated(stamp: Any, held_at: int) -> None:
     """A pane that is still to come is not late downstream, however far the source is."""
-    run = Asked(
+    run = ViewRun(
         lambda rows: (
             total(
                 rows.window(ec.fixed("1m"), timestamp=stamp).trigger(

@@ -13,7 +13,7 @@ from eventtime import simulated_triggers as when
 from eventtime import simulated_windows as where
 from eventtime import simulator as sim
 from eventtime.simulated_windows import END_OF_TIME
-from eventtime.simulator import Pane, Pipeline, Simulator, Told
+from eventtime.simulator import Outcome, Pane, Pipeline, Simulator
 from peer_cases import NOT_BESIDE
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "cases"
@@ -147,7 +147,7 @@ def expected(panes: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 def check_figure(case: dict[str, Any]) -> None:
     is_final_only = case.get("order_insensitive", False)
     simulator = Simulator(pipeline_of({**case, "allowed_lateness": "inf"} if is_final_only else case))
-    told: dict[int, Told] = {}
+    told: dict[int, Outcome] = {}
     for instant, rows, watermark in history_of(case):
         told[instant] = simulator.step([(row, 1) for row in rows], watermark, instant)
     wanted = [p for p in case["expect"] if not (p.get("optional_if_unchanged") or p.get("optional_if_empty"))]

@@ -41,7 +41,7 @@ class App:
         self.plan = self.engine._plan
         self.compiled = compile_plan(self.plan, Ledger(1000))
         self.epoch = 0
-        self.said: dict[str, dict[Row, int]] = {name: {} for name in self.plan.views}
+        self.emitted: dict[str, dict[Row, int]] = {name: {} for name in self.plan.views}
 
     def source(self, name: str, columns: Mapping[str, Any], **options: Any) -> Source:
         """Declare a source, with all options that there are."""
@@ -75,7 +75,7 @@ class App:
             for name, place in self.plan.views.items()
         }
         for name, delta in deltas.items():
-            self.said[name] = added(self.said[name], delta)
+            self.emitted[name] = added(self.emitted[name], delta)
         return deltas
 
     def record(self) -> dict[str, Any]:
@@ -120,14 +120,14 @@ def edited(old: App, declare: Declare, drop: Collection[str] = ()) -> tuple[App,
     filled = fill(new.plan, new.compiled, match, new.compiled.retained)
     assert set(filled) == set(match.to_fill)
     for name in new.plan.views:
-        new.said[name] = rows_of(filled[name]) if name in filled else old.said[name]
+        new.emitted[name] = rows_of(filled[name]) if name in filled else old.emitted[name]
     return new, match
 
 
 def assert_same(one: App, two: App) -> None:
     """Both hold the same: what views said and what can be read, and all states, entry by entry."""
     for name in two.plan.views:
-        assert one.said[name] == two.said[name], name
+        assert one.emitted[name] == two.emitted[name], name
         assert rows_of(positive(one, name)) == rows_of(positive(two, name)), name
     ours, theirs = state_ids(one.compiled), state_ids(two.compiled)
     assert ours.keys() == theirs.keys()

@@ -177,7 +177,7 @@ def test_a_view_with_a_trigger_may_be_renamed() -> None:
     before = run(declare("one"), hits)
     new, match = edited(before, declare("two"), ("one",))
     assert not match.new
-    assert new.said["two"] == before.said["one"] == dict.fromkeys(new.said["two"], 1)
+    assert new.emitted["two"] == before.emitted["one"] == dict.fromkeys(new.emitted["two"], 1)
     assert new.push(hits[0])["two"] == before.push(hits[0])["one"]
 
 
@@ -192,7 +192,7 @@ def test_an_expression_is_changed() -> None:
     new, match = edited(run(first), second, ("big",))
     assert match.changed_views == ("big",)
     assert len(match.new) == len(match.gone) == 1
-    assert new.said["big"] == new.said["totals"]
+    assert new.emitted["big"] == new.emitted["totals"]
     check(second, drop=("big",))
 
 
@@ -293,7 +293,7 @@ def test_a_source_by_key_keeps_its_rows_anyway() -> None:
 
     before = run(old, [{"orders": {"k": ["a", "b"], "v": [1, 2]}}, {"orders": {"k": ["a"], "v": [3]}}])
     app, _ = edited(before, new)
-    assert app.said["rows"] == {("a", 3): 1, ("b", 2): 1}
+    assert app.emitted["rows"] == {("a", 3): 1, ("b", 2): 1}
     assert app.push({"orders": {"k": ["b"], "_diff": [-1]}})["rows"] == {("b", 2): -1}
     assert app.compiled.retained["orders"].contents().sort("k").rows() == [("a", 3)]
 
@@ -312,9 +312,9 @@ def test_rows_of_a_source_by_key_that_went_to_the_ledger_are_not_filled_in() -> 
 
     far = pl.Series("t", [0, 2**62], pl.Int64).cast(pl.Datetime("ms"))
     before = run(old, [{"hits": pl.DataFrame({"k": ["a", "b"]}).with_columns(far)}])
-    assert before.said["n"] == {(1,): 1}
+    assert before.emitted["n"] == {(1,): 1}
     app, _ = edited(before, new)
-    assert app.said["rows"] == {("a",): 1}
+    assert app.emitted["rows"] == {("a",): 1}
 
 
 def test_rows_of_a_trusted_source_may_be_less_than_none() -> None:
@@ -328,8 +328,8 @@ def test_rows_of_a_trusted_source_may_be_less_than_none() -> None:
 
     before = run(old, [{"orders": {"k": ["a", "b"], "v": [1, 2], "_diff": [-2, 3]}}])
     app, _ = edited(before, new)
-    assert app.said["sums"] == {("a", -2, -2): 1, ("b", 3, 6): 1}
-    assert app.said["rows"] == {("a", 1): -2, ("b", 2): 3}
+    assert app.emitted["sums"] == {("a", -2, -2): 1, ("b", 3, 6): 1}
+    assert app.emitted["rows"] == {("a", 1): -2, ("b", 2): 3}
     assert_same(app, at_once(new, before))
 
 
@@ -524,8 +524,8 @@ def test_a_view_on_a_new_source_begins_empty_whatever_it_is() -> None:
         app.view("all", source.group_by().agg(n=pl.len()))
 
     app, _ = edited(run(first), new)
-    assert app.said["panes"] == {}
-    assert app.said["all"] == {(0,): 1}
+    assert app.emitted["panes"] == {}
+    assert app.emitted["all"] == {(0,): 1}
     assert app.push({"hits": {"t": [datetime(2024, 1, 1)]}})["all"] == {(0,): -1, (1,): 1}
 
 
@@ -546,7 +546,7 @@ def test_a_windowed_view_that_asks_how_far_panes_are_complete() -> None:
     hits = [{"hits": {"t": [datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 2)]}}]
     before = run(lambda app: panes(app), hits)
     app, _ = edited(before, plain)
-    assert app.said["histogram"] == {(1, 2): 1}
+    assert app.emitted["histogram"] == {(1, 2): 1}
     with pytest.raises(CheckpointError, match=r"views 'hours' have windows over the panes"):
         matched(before, windowed)
 
@@ -583,7 +583,7 @@ def test_a_source_that_is_declared_otherwise_is_refused() -> None:
     assert match.to_fill == ()
     app, match = edited(before, other(columns={"v": pl.Int32}), ("orders", "totals", "big"))
     assert match.new_sources == match.gone_sources == ("orders",)
-    assert app.said["totals"] == {}
+    assert app.emitted["totals"] == {}
     assert app.push({"orders": pl.DataFrame({"k": ["a"], "v": pl.Series([1], dtype=pl.Int32)})})[
         "totals"
     ] == {("a", 1, 1): 1}
@@ -645,7 +645,7 @@ def test_rows_that_a_view_keeps_may_be_retained_from_then_on() -> None:
     before = run(declare(False))
     app, match = edited(before, declare(True))
     assert match.is_same
-    assert rows_of(app.compiled.retained["orders"].changes()) == before.said["rows"]
+    assert rows_of(app.compiled.retained["orders"].changes()) == before.emitted["rows"]
     _, match = edited(app, declare(False))
     assert match.is_same
 
@@ -716,7 +716,7 @@ def test_what_is_published_is_the_sum_of_what_would_have_been_said() -> None:
     fresh = App(first).begin()
     for epoch in BEFORE:
         fresh.push(epoch)
-    assert app.said == fresh.said == before.said
+    assert app.emitted == fresh.emitted == before.emitted
     assert rows_of(app.compiled.retained["orders"].changes()) == rows_of(
         fresh.compiled.retained["orders"].changes()
     )

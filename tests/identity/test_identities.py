@@ -17,7 +17,7 @@ from evercurrent.views.apps import retail, visits
 from evercurrent.views.durability.plan_match import state_ids
 from evercurrent.views.plan.node_identities import plan_identities
 from identity.declaring import compiled_of, declared, identities_of_views, same, states_of_views
-from other_process import OTHERS, said_by
+from other_process import OTHERS, results_of
 from strategies import Program, of_profile, programs
 
 
@@ -119,11 +119,11 @@ FIXED = Program(
 
 def test_identities_are_the_same_in_another_process() -> None:
     """Another seed of Python's own hashes; expressions with sets, NaN and infinities; a function with a set."""
-    found = [said_by(*other)["identity.test_identities"] for other in OTHERS]
-    assert found == [said(), said()]
+    found = [results_of(*other)["identity.test_identities"] for other in OTHERS]
+    assert found == [results(), results()]
 
 
-def said() -> list[dict[str, Any]]:
+def results() -> list[dict[str, Any]]:
     """The identities of the views of a program that is fixed, and of their states."""
     engine = declared(FIXED)
     states = {name: sorted(each) for name, each in states_of_views(engine).items()}

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 
 from harness import Running
 from oracle import TooLargeError
-from other_process import OTHERS, said_by
+from other_process import OTHERS, results_of
 from strategies import Case, Epoch, Program, cases, of_profile
 
 SOURCES = {
@@ -70,10 +70,10 @@ def test_the_large_case_says_something() -> None:
 
 @pytest.mark.parametrize(("hash_seed", "threads"), OTHERS)
 def test_another_process_gives_the_same_bytes(hash_seed: str, threads: str) -> None:
-    assert said_by(hash_seed, threads)["laws.test_determinism"] == said()
+    assert results_of(hash_seed, threads)["laws.test_determinism"] == results()
 
 
-def said() -> str:
+def results() -> str:
     """A digest of all that the large case gives."""
     return hashlib.sha256(written(large_case())).hexdigest()
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from eventtime.pipelines import Both, Cells, Epoch, Run, Setup, runs
-from other_process import OTHERS, said_by
+from other_process import OTHERS, results_of
 from strategies import of_profile
 
 INF = float("inf")
@@ -72,7 +72,7 @@ def test_a_replay_gives_the_same_bytes(run: Run) -> None:
 
 
 @cache
-def said() -> str:
+def results() -> str:
     """A digest of all that the large runs give."""
     return hashlib.sha256(b"".join(written(large(setup)) for setup in SETUPS)).hexdigest()
 
@@ -85,4 +85,4 @@ def test_the_large_runs_say_something() -> None:
 
 @pytest.mark.parametrize(("hash_seed", "threads"), OTHERS)
 def test_another_process_gives_the_same_bytes(hash_seed: str, threads: str) -> None:
-    assert said_by(hash_seed, threads)["laws.test_eventtime_replay"] == said()
+    assert results_of(hash_seed, threads)["laws.test_eventtime_replay"] == results()

@@ -34,19 +34,19 @@ class LastPanes(sim.Simulator):
         self.latest: dict[tuple[Any, ...], sim.Pane] = {}
         self.parts: dict[int, list[tuple[Any, ...]]] = {}
 
-    def _speak(self, window: sim.Open, timing: str, seen: Any, told: sim.Told, *, is_last: bool) -> None:
+    def _emit(self, window: sim.Open, timing: str, seen: Any, told: sim.Outcome, *, is_last: bool) -> None:
         emitted = len(told.panes)
-        before = list(window.spoken)
-        super()._speak(window, timing, seen, told, is_last=is_last)
+        before = list(window.emitted)
+        super()._emit(window, timing, seen, told, is_last=is_last)
         emptied = self.pipeline.mode == "accumulating" and not window.rows
         if len(told.panes) == emitted and not emptied:
             # Nothing was emitted: what stood stands, and the next pane replaces it.
-            window.spoken = before
+            window.emitted = before
             return
         for pane in before:
             self.latest.pop(self._place(pane), None)
         if len(told.panes) > emitted:
-            (pane,) = window.spoken
+            (pane,) = window.emitted
             self.latest[self._place(pane)] = pane
 
     def _place(self, pane: sim.Pane) -> tuple[Any, ...]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-from evercurrent.core.data.errors import ArithmeticRefusedError
-from harness import contents, frame_of_entries
+from harness import contents
 from oracle import freeze
+from retained_case import engine_after
 from strategies import Case, cases, of_profile
 
 OTHERWISE = re.compile(
@@ -26,20 +26,7 @@ OTHERWISE = re.compile(
 def test_without_the_rows_that_it_comes_from_a_row_is_gone(case: Case) -> None:
     text = " ".join(case.program.lines)
     assume(not OTHERWISE.search(text) and text.count("group_by") <= 1)
-    engine = ec.Engine()
-    sources = {
-        name: engine.source(name, columns, kind="diffs", retained=True)
-        for name, columns in case.program.sources.items()
-    }
-    for name, collection in case.program.run(sources).items():
-        engine.view(name, collection)
-    try:
-        for epoch in case.epochs:
-            with engine.epoch():
-                for name, columns in case.program.sources.items():
-                    engine.push(name, frame_of_entries(columns, epoch.get(name, [])))
-    except ArithmeticRefusedError:
-        assume(False)
+    engine = engine_after(case)
     for name, view in engine.views.items():
         for row in view.read().head(3).rows():
             found = view.lineage(row)

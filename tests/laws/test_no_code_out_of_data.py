@@ -35,7 +35,7 @@ from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.spark_bridge.execution.control_records import Attempt
 from evercurrent.spark_bridge.execution.jobs import Setup
-from evercurrent.spark_bridge.execution.micro_batches import ASKED, BATCHES, MicroBatches, Options
+from evercurrent.spark_bridge.execution.micro_batches import BATCHES, REQUESTS, MicroBatches, Options
 from evercurrent.views.checkpoint import pieces, record_packs
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
@@ -259,7 +259,7 @@ def test_nothing_is_run_of_pickles_that_are_dropped_into_folders(checkpoint: Pat
     evil = pickle.dumps(Evil(tmp_path / MARK))
     folder = shutil.copytree(checkpoint, tmp_path / "copy")
     places = {file.parent for file in files_of(folder)} | {
-        folder / name for name in (ASKED, BATCHES, "spark")
+        folder / name for name in (REQUESTS, BATCHES, "spark")
     }
     for place in places:
         place.mkdir(exist_ok=True)
@@ -290,11 +290,11 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
     options = Options(ec.Checkpoint(tmp_path / "checkpoint"), 0, on_epoch=lambda view, delta, epoch: None)
     batches = MicroBatches(Setup(b"", store.url, 1, 0), options)
     evil = pickle.dumps(Evil(tmp_path / MARK))
-    store.put(f"{ASKED}/evil", [evil])
+    store.put(f"{REQUESTS}/evil", [evil])
     batches.request(FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON)))
     with (
         nothing_is_run(),
-        pytest.warns(UserWarning, match=f"{ASKED}/evil is a pickle.*ignored: delete it.*fire"),
+        pytest.warns(UserWarning, match=f"{REQUESTS}/evil is a pickle.*ignored: delete it.*fire"),
     ):
         attempt = batches._attempt(0, [])
     assert [*attempt.fires] == [FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON))]

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.core.data.schema import DIFF
-from harness import frame_of_entries
+from retained_case import engine_after
 from strategies import Case, cases, of_profile
 
 SALES = {"shop": pl.String, "price": pl.Int64, "rate": pl.Float64}
@@ -28,20 +27,7 @@ ROWS = {
 @of_profile(0.6, quick=60)
 @given(case=cases(trusted=False))
 def test_random_views_are_proved(case: Case) -> None:
-    engine = ec.Engine()
-    sources = {
-        name: engine.source(name, columns, kind="diffs", retained=True)
-        for name, columns in case.program.sources.items()
-    }
-    for name, collection in case.program.run(sources).items():
-        engine.view(name, collection)
-    try:
-        for epoch in case.epochs:
-            with engine.epoch():
-                for name, columns in case.program.sources.items():
-                    engine.push(name, frame_of_entries(columns, epoch.get(name, [])))
-    except ArithmeticRefusedError:
-        assume(False)
+    engine = engine_after(case)
     proofs = engine.prove()
     assert proofs, proofs
     for reason in proofs.refused.values():

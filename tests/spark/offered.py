@@ -92,19 +92,19 @@ def forget_everything() -> None:
 # What is in a checkpoint, for whoever looks
 
 
-def said(where: str | Path | Store, views: Any, since: int = -1) -> dict[str, dict[int, list[Any]]]:
+def emitted_deltas(where: str | Path | Store, views: Any, since: int = -1) -> dict[str, dict[int, list[Any]]]:
     """The deltas of views by epoch, as the commits name their files; the rows of each epoch sorted."""
     store = store_at(where)
-    log, kept = CommitLog(store), Pieces(store)
-    told: dict[str, dict[int, list[Any]]] = {}
+    log, pieces = CommitLog(store), Pieces(store)
+    deltas: dict[str, dict[int, list[Any]]] = {}
     for view in views:
         epochs: dict[int, list[Any]] = {}
         for ref in log.deltas(view, since):
-            frame = kept.read(ref.piece)
+            frame = pieces.read(ref.piece)
             assert frame["_epoch"].unique().to_list() == [ref.epoch]
             epochs.setdefault(ref.epoch, []).extend(frame.rows())
-        told[view] = {epoch: sorted(rows, key=repr) for epoch, rows in epochs.items()}
-    return told
+        deltas[view] = {epoch: sorted(rows, key=repr) for epoch, rows in epochs.items()}
+    return deltas
 
 
 def held(

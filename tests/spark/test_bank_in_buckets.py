@@ -16,7 +16,7 @@ import bank
 import evercurrent as ec
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, Killed
-from spark.offered import Offering, declared, forget_everything, held, said
+from spark.offered import Offering, declared, emitted_deltas, forget_everything, held
 
 LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 EVERYTHING = 0
@@ -45,7 +45,7 @@ def frames_of(checkpoint: Path) -> dict[str, list[pl.DataFrame]]:
             pl.DataFrame(rows, schema={**schemas[name], "_epoch": pl.UInt64, "_diff": pl.Int64}, orient="row")
             for _, rows in sorted(epochs.items())
         ]
-        for name, epochs in said(checkpoint, bank.VIEWS).items()
+        for name, epochs in emitted_deltas(checkpoint, bank.VIEWS).items()
     }
 
 
@@ -78,7 +78,7 @@ def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -
         assert deaths
         assert bank.wrong(dict(frames_of(checkpoint)), rows, simplified=simplified) == []
         assert held(plan, checkpoint)["total"] == [(0,)]
-        assert len(said(checkpoint, ["accepted"])["accepted"]) == len(parts)
+        assert len(emitted_deltas(checkpoint, ["accepted"])["accepted"]) == len(parts)
         if again or size == EVERYTHING:
             return
     raise AssertionError("no batch was offered twice")

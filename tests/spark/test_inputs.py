@@ -274,7 +274,7 @@ def test_a_stream_that_spark_aggregates_is_refused(spark, checkpoint):
     engine.view("all", engine.source("rows", {"value": pl.Int64, "count": pl.Int64}))
     counted = spark.readStream.format("rate").load().groupBy("value").count()
     with pytest.raises(
-        InputError, match="source 'rows': Spark aggregates its rows .* declare the grouping as a view"
+        InputError, match=r"source 'rows': Spark aggregates its rows .* declare the grouping as a view"
     ):
         run(engine, {"rows": counted}, checkpoint=checkpoint)
     assert not checkpoint.exists()
@@ -283,7 +283,7 @@ def test_a_stream_that_spark_aggregates_is_refused(spark, checkpoint):
 def test_a_source_in_python_needs_the_workers_python_here(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
     with pytest.raises(
-        PlanError, match="heartbeat_seconds= is a source in Python, .* unpack the archive there"
+        PlanError, match=r"heartbeat_seconds= is a source in Python, .* unpack the archive there"
     ):
         require_python_of_workers("heartbeat_seconds=")
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")

@@ -25,7 +25,7 @@ from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.store import store_at
 from identity.other_compilers import Kind, compiled_by
 from spark.doomed_query import VIEWS, batches, declare
-from spark.offered import Offering, declared, held, said
+from spark.offered import Offering, declared, emitted_deltas, held
 from spark.twins import counted
 
 FRAMES = batches(5, 40)
@@ -255,7 +255,7 @@ def test_a_view_is_not_renamed_in_buckets(tmp_path: Path) -> None:
     with counting(tmp_path, ["tallies"], drop=["counts"]) as engine:
         engine._current()
     assert Offering(plan, store_at(tmp_path), buckets=1).offer(0, {"rows": pl.DataFrame({"k": [1]})})
-    deltas = said(tmp_path, ["tallies"])["tallies"]
+    deltas = emitted_deltas(tmp_path, ["tallies"])["tallies"]
     assert sorted(row[:2] for row in deltas[2]) == [(1, 1), (2, 1)]
     assert held(plan, tmp_path)["tallies"] == [(1, 2), (2, 1)]
 

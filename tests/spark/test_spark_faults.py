@@ -20,7 +20,7 @@ from evercurrent.views.partitioned.tasks import Task, TaskResult
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed, When, leave_half
 from spark.doomed_query import VIEWS, batches, declare
-from spark.offered import Offering, declared, forget_everything, held, said
+from spark.offered import Offering, declared, emitted_deltas, forget_everything, held
 from spark.twins import Elsewhere, entered
 
 LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
@@ -72,7 +72,7 @@ def seen(folder: Path) -> dict[str, Any]:
     clocks = offering.epochs.clocks
     return {
         "done": offering.done,
-        "said": said(store, VIEWS),
+        "said": emitted_deltas(store, VIEWS),
         "held": held(PLAN, store, runner=offering.runner),
         "ledger": entered(clocks.ledger.refused),
         "watermarks": clocks.watermarks(),
@@ -352,7 +352,7 @@ def test_what_an_epoch_goes_on_from_is_not_swept_away_under_it(elsewhere: bool, 
 
 def seen_since(folder: Path, since: int) -> dict[str, dict[int, list[Any]]]:
     forget_everything()
-    return said(folder, VIEWS, since)
+    return emitted_deltas(folder, VIEWS, since)
 
 
 def age(folder: Path) -> None:

@@ -91,8 +91,8 @@ class TwinRunning(Running):
         self._engine = engine
         self._folder: Any = None
 
-    def _step(self, compiled: Compiled, now: Now, offered: EpochInput) -> EpochResult:
-        evaluated = super()._step(compiled, now, offered)
+    def _step(self, compiled: Compiled, now: Now, epoch_input: EpochInput) -> EpochResult:
+        evaluated = super()._step(compiled, now, epoch_input)
         if now.epoch == 0:
             # Views that are declared later have it begin anew.
             self._folder, self._engine.compared = tempfile.TemporaryDirectory(), 0
@@ -102,8 +102,8 @@ class TwinRunning(Running):
         else:
             if self._engine.way.reopens:
                 self._open()
-            self._follow(now, offered)
-        self._compare(compiled, now, dict(evaluated.passed.deltas))
+            self._follow(now, epoch_input)
+        self._compare(compiled, now, dict(evaluated.epoch.deltas))
         return evaluated
 
     def _open(self) -> None:
@@ -122,15 +122,15 @@ class TwinRunning(Running):
             executors=Elsewhere(self.runner) if way.elsewhere else None,
         )
 
-    def _follow(self, now: Now, offered: EpochInput) -> None:
-        rows = {name: delta.frame for name, delta in offered.arrived().items()}
+    def _follow(self, now: Now, epoch_input: EpochInput) -> None:
+        rows = {name: delta.frame for name, delta in epoch_input.arrived().items()}
 
         def arrive(when: Instant) -> list[TaskResult]:
             parts = range(self._engine.way.parts)
             done = [self.runner.arrive(when, part, self._part(rows, part)) for part in parts]
             return done[::-1]
 
-        fires, promised = self._engine.fires, offered.watermarks
+        fires, promised = self._engine.fires, epoch_input.watermarks
         self.epochs.step(arrive, now.instant, {}, {}, promised=promised, fires=fires)
 
     def _part(self, rows: dict[str, pl.DataFrame], part: int) -> dict[str, pl.DataFrame]:
@@ -146,8 +146,8 @@ class TwinRunning(Running):
         assert last.epoch == now.epoch
         for name in self._views:
             frames = [self.epochs.pieces.read(ref.piece) for ref in last.deltas.get(name, ())]
-            told, own = counted(frames), counted([changed[name]] if name in changed else [])
-            assert told == own, f"epoch {now.epoch}, view {name}: buckets say {told}, the engine {own}"
+            emitted, own = counted(frames), counted([changed[name]] if name in changed else [])
+            assert emitted == own, f"epoch {now.epoch}, view {name}: buckets say {emitted}, the engine {own}"
             held = [self.runner.contents(name, b, last.states) for b in range(self._engine.way.buckets)]
             found = counted([frame for frame in held if frame is not None])
             contents = counted([compiled.contents[name].contents()])

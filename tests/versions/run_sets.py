@@ -129,9 +129,9 @@ def made(versions: VersionSet) -> str:
     if found.returncode:
         return f"no Python {versions.python}: {found.stderr.strip().splitlines()[0]}"
     (versions.folder / "constraints.txt").write_text(constraints, "utf-8")
-    asked = ["--editable", ".[cli,spark-connect,s3]", "--group", "dev", "--default-index", INDEX]
+    requirements = ["--editable", ".[cli,spark-connect,s3]", "--group", "dev", "--default-index", INDEX]
     place = ["--python", versions.interpreter, "--constraint", versions.folder / "constraints.txt"]
-    installed = uv("pip", "install", *place, *asked)
+    installed = uv("pip", "install", *place, *requirements)
     if installed.returncode:
         raise SystemExit(f"{versions.name}: pyproject.toml and the table do not agree\n{installed.stderr}")
     stamp.write_text(wanted, "utf-8")
@@ -176,16 +176,18 @@ def strict_pyright(versions: VersionSet) -> int:
 
 def main() -> None:
     """Run the sets that are asked for, one after the other, and sum up."""
-    known = {each.name: each for each in sets()}
+    sets_by_name = {each.name: each for each in sets()}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=known, default=list(known), help="names of sets")
+    parser.add_argument(
+        "--only", nargs="+", choices=sets_by_name, default=list(sets_by_name), help="names of sets"
+    )
     parser.add_argument("--tests", choices=TESTS, help="instead of what the row says")
     parser.add_argument("arguments", nargs="*", help="of pytest, behind --")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines, ready, failed = [], [], False
-    for name in given.only:
-        versions, begun = known[name], monotonic()
-        tests = given.tests or versions.tests
+    for name in options.only:
+        versions, begun = sets_by_name[name], monotonic()
+        tests = options.tests or versions.tests
         print(
             f"\n== {name}: Python {versions.python}, {', '.join(versions.pins)}; tests: {tests}", flush=True
         )
@@ -193,8 +195,8 @@ def main() -> None:
             lines.append(f"{name}: not run, {lacking}")
             continue
         ready.append(versions)
-        code = run(versions, tests, given.arguments)
-        if name == list(known)[-1]:
+        code = run(versions, tests, options.arguments)
+        if name == list(sets_by_name)[-1]:
             code |= strict_pyright(versions)
         failed |= code != 0
         lines.append(f"{name}: {'failed' if code else 'passed'} ({tests}, {monotonic() - begun:.0f} s)")

@@ -140,7 +140,7 @@ def test_a_look_up_costs_its_key() -> None:
     source.push({"k": list(range(100_000))})
     published = engine.published().views["v"]
     assert view.lookup(7).rows() == [(7, 1)]
-    assert published._rows.made is None, "all rows were made"
+    assert published._rows.frame is None, "all rows were made"
     assert not published.versions[0].merged, "all runs were merged"
 
 

@@ -447,7 +447,7 @@ def engine_case(**changes: Any) -> testing.Transcript:
 def test_a_transcript_about_an_engine() -> None:
     report = testing.run_on_engine(engine_case(), shop)
     report.check()
-    assert len(report.said) == 3
+    assert len(report.output) == 3
 
 
 def test_all_that_is_wrong_about_an_engine_is_said() -> None:

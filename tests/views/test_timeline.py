@@ -22,7 +22,7 @@ from drawings import (
     TEN,
     US,
     Drawn,
-    Spoken,
+    PaneCells,
     at,
     marks_of,
     micros,
@@ -124,7 +124,7 @@ class TestRectangles:
 
 
 class TestPanes:
-    def named(self, spoken: Sequence[Spoken], limit: int = 100) -> dict[str | None, Pane]:
+    def named(self, spoken: Sequence[PaneCells], limit: int = 100) -> dict[str | None, Pane]:
         return {pane.label: pane for pane in panes_of(recorded(spoken), limit).drawn}
 
     def test_a_value_is_gone_when_it_is_taken_back(self):
@@ -136,7 +136,7 @@ class TestPanes:
 
     def test_a_value_said_twice_is_taken_back_in_order(self):
         window = ("12:00:00", "12:02:00")
-        spoken: list[Spoken] = [
+        spoken: list[PaneCells] = [
             (*window, "5", 1, "12:06:00", None),
             (*window, "5", -1, "12:06:10", None),
             (*window, "6", 1, "12:06:10", None),
@@ -170,7 +170,7 @@ class TestPanes:
         assert pane.since == pane.fired == micros("12:06:00")  # the 9 came later
 
     def test_thinned_out_panes_keep_their_extent(self):
-        spoken: list[Spoken] = [
+        spoken: list[PaneCells] = [
             (None, None, str(number), 1, f"12:06:{number:02d}", None) for number in range(50)
         ]
         found = panes_of(recorded(spoken), 11)
@@ -347,7 +347,7 @@ class TestDrawing:
         assert len(drawn.hinted("g", "9\nevent time")) == 2
 
     def test_says_what_is_left_out(self):
-        spoken: list[Spoken] = [
+        spoken: list[PaneCells] = [
             ("12:00:00", "12:00:02", str(n), 1, f"12:06:{n:02d}", "EARLY") for n in range(60)
         ]
         drawn = Drawn(recorded(spoken, unrecorded_rows=90), panes=50, rows=5)

@@ -63,9 +63,9 @@ def requests(*, count: int = REQUESTS, seed: int = 1) -> pl.DataFrame:
         }
     )
     time = pl.lit(OPENS, HITS["at"]) + pl.duration(seconds="seconds")
-    made = log.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
-    assert made.height >= count
-    return made.head(count).cast({"status": pl.Int64, "bytes": pl.Int64})
+    rows = log.sort("seconds", maintain_order=True).with_columns(at=time).select(HITS.names())
+    assert rows.height >= count
+    return rows.head(count).cast({"status": pl.Int64, "bytes": pl.Int64})
 
 
 def _read_pages(random: np.random.Generator, visits: int) -> Numbers:

@@ -48,13 +48,13 @@ def difference(before: Commit, after: Commit) -> JsonObject:
 
 def _state_difference(before: StateRecord | None, after: StateRecord) -> list[Any]:
     """Return how many leading pieces are kept, the pieces after them, the facts and the route."""
-    kept = 0
+    prefix_length = 0
     if before is not None:
         for old, new in zip(before.pieces, after.pieces, strict=False):
             if old is not new and old != new:
                 break
-            kept += 1
-    return [kept, [ref.as_json() for ref in after.pieces[kept:]], after.facts, after.route]
+            prefix_length += 1
+    return [prefix_length, [ref.as_json() for ref in after.pieces[prefix_length:]], after.facts, after.route]
 
 
 class Rebuilt:
@@ -90,11 +90,11 @@ class Rebuilt:
         return Commit(states=self._states, **self._parts)
 
     def _state(self, name: str, difference: list[Any]) -> StateRecord:
-        kept, added, facts, route = difference
-        before = self._states[name].pieces if kept else ()
-        if kept > len(before):
-            raise ValueError(f"state {name} had {len(before)} pieces, of which {kept} are to stay")
-        return StateRecord((*before[:kept], *(PieceRef(*ref) for ref in added)), facts, route)
+        prefix_length, added, facts, route = difference
+        before = self._states[name].pieces if prefix_length else ()
+        if prefix_length > len(before):
+            raise ValueError(f"state {name} had {len(before)} pieces, of which {prefix_length} are to stay")
+        return StateRecord((*before[:prefix_length], *(PieceRef(*ref) for ref in added)), facts, route)
 
 
 def _apply(entries: dict[str, Any], changed: Mapping[str, Any], removed: Iterable[str]) -> None:

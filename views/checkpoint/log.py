@@ -174,7 +174,7 @@ class CommitLog:
         refs_by_record = [facts.deltas.get(view, ()) for facts in self._records.facts_in_order(covering)]
         return [ref for parts in refs_by_record for ref in delta_refs(parts) if ref.epoch > since]
 
-    def passed(self) -> Iterator[Passed]:
+    def past_epochs(self) -> Iterator[Passed]:
         """Yield the epochs of all retained commits, each with its instant and watermarks, the latest first.
 
         Cost: a record for each commit that is reached.
@@ -197,16 +197,16 @@ class CommitLog:
         retained = records.retained()
         latest = max(0, len(retained) - max(keep, 1))
         start = next(at for at in range(latest, -1, -1) if records.facts(retained[at]).whole)
-        kept = retained[start:]
-        named = set().union(*(facts.files for facts in records.facts_in_order(kept)))
-        dropped = [first for first in records.firsts if first < kept[0]]
+        remaining = retained[start:]
+        named = set().union(*(facts.files for facts in records.facts_in_order(remaining)))
+        dropped = [first for first in records.firsts if first < remaining[0]]
         if dropped:
-            self.store.retain_from(kept[0])
+            self.store.retain_from(remaining[0])
         self.store.delete_all([record_name(first) for first in records.leftovers])
         records.leftovers.clear()
         self._drop(dropped)
-        self._pack(kept)
-        return sweep_files(self.store, named, grace, len(retained) - len(kept))
+        self._pack(remaining)
+        return sweep_files(self.store, named, grace, len(retained) - len(remaining))
 
     def _drop(self, dropped: Sequence[int]) -> None:
         """Delete these records, the oldest."""
@@ -221,11 +221,11 @@ class CommitLog:
         self.store.delete_all(list(others))
         records.forget(dropped)
 
-    def _pack(self, kept: Sequence[int]) -> None:
+    def _pack(self, firsts: Sequence[int]) -> None:
         """Pack records, each from a whole one to before the next. Those after the last whole one stay apart."""
         records = self._records
-        wholes = [first for first in kept if records.facts(first).whole]
-        for segment in closed_segments(kept, wholes):
+        wholes = [first for first in firsts if records.facts(first).whole]
+        for segment in closed_segments(firsts, wholes):
             if all(records.file_of(first) == record_name(first) for first in segment):
                 records.pack(segment)
 

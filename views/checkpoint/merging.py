@@ -36,7 +36,7 @@ def with_merged_runs(pieces: Pieces, commit: Commit) -> dict[str, StateRecord]:
         CheckpointError: a file is missing or damaged, or is of another state; the store fails.
     """
     spines = commit.plan.get("spines", {})
-    wanted = [
+    to_merge = [
         (name, runs)
         for name, record in commit.states.items()
         if _state_of(name) in spines
@@ -44,7 +44,7 @@ def with_merged_runs(pieces: Pieces, commit: Commit) -> dict[str, StateRecord]:
         if len(runs) > 1
     ]
     states = dict(commit.states)
-    for part in _in_parts(wanted, lambda each: sum(map(_size, each[1]))):
+    for part in _in_parts(to_merge, lambda each: sum(map(_size, each[1]))):
         merged = [_merged(pieces, runs, spines[_state_of(name)]) for name, runs in part]
         written = iter(pieces.write([run for run in merged if run.height]))
         for (name, runs), run in zip(part, merged, strict=True):

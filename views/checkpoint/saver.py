@@ -37,7 +37,7 @@ class Begun:
 
     records: Mapping[str, StateRecord]
     deltas: list[DeltaRef]
-    kept: Mapping[str, _WrittenState]
+    states: Mapping[str, _WrittenState]
     """The states to remember when all is written."""
     items: Sequence[Item] = ()
     """Files that are to be written with the commit."""
@@ -85,17 +85,17 @@ class Saver:
 
     def keep(self, begun: Begun) -> None:
         """Remember the places of pieces that were begun and are now on disk."""
-        for name, kept in begun.kept.items():
+        for name, after in begun.states.items():
             before = self._kept.get(name)
-            self._kept[name] = kept
-            if before is not None and before.record.pieces is kept.record.pieces:
+            self._kept[name] = after
+            if before is not None and before.record.pieces is after.record.pieces:
                 continue
             old = set(before.record.pieces) if before is not None else set()
-            for ref in old.difference(kept.record.pieces):  # These were merged.
-                self._pieces.decoded.drop(self._key(name, kept.kind, ref))
-            for piece, ref in zip(kept.pieces, kept.record.pieces, strict=True):
+            for ref in old.difference(after.record.pieces):  # These were merged.
+                self._pieces.decoded.drop(self._key(name, after.kind, ref))
+            for piece, ref in zip(after.pieces, after.record.pieces, strict=True):
                 if ref not in old:
-                    self._remember(name, kept.kind, ref, piece, ref.size)
+                    self._remember(name, after.kind, ref, piece, ref.size)
 
     def restore(self, states: Mapping[str, State], records: Mapping[str, StateRecord]) -> None:
         """Restore the states from these records; a state without a record becomes empty.
@@ -121,20 +121,20 @@ class Saver:
     def keep_only(self, names: Collection[str]) -> None:
         """Drop all other states and their cached pieces, as they are no longer kept."""
         for name in self._kept.keys() - names:
-            kept = self._kept.pop(name)
-            for ref in kept.record.pieces:
-                self._pieces.decoded.drop(self._key(name, kept.kind, ref))
+            last = self._kept.pop(name)
+            for ref in last.record.pieces:
+                self._pieces.decoded.drop(self._key(name, last.kind, ref))
 
     def mapped(self, state: State, record: StateRecord, *, larger_than: int = 0) -> Saved:
         """Return the state of this record, its last one, with pieces of more than ``larger_than`` bytes mapped.
 
         ``state.restore`` of the result, between epochs, frees the memory of these pieces.
         """
-        name = next((name for name, kept in self._kept.items() if kept.record == record), None)
+        name = next((name for name, last in self._kept.items() if last.record == record), None)
         if name is None:
             raise KeyError("this is not the last record that was written or restored of a state")
-        kept = self._kept[name]
-        pieces = list(kept.pieces)
+        last = self._kept[name]
+        pieces = list(last.pieces)
         for at, ref in enumerate(record.pieces):
             if ref.size > larger_than:
                 pieces[at] = state.piece_of(self._pieces.read(ref))
@@ -144,42 +144,44 @@ class Saver:
 
     def _refs(self, name: str, saved: Saved) -> Mapping[Any, PieceRef] | None:
         """Return the places of a state's pieces; None if they are those of the last record, in this order."""
-        kept = self._kept.get(name)
-        if kept is None:
+        last = self._kept.get(name)
+        if last is None:
             return {}
-        if _same(kept.pieces, saved.pieces):
+        if _same(last.pieces, saved.pieces):
             return None
-        return dict(zip(kept.pieces, kept.record.pieces, strict=True))
+        return dict(zip(last.pieces, last.record.pieces, strict=True))
 
     def _begun(
         self, states: Mapping[str, tuple[State, Saved]], deltas: Sequence[Delta]
     ) -> tuple[Batch, Begun]:
         new = {
-            name: [piece for piece in saved.pieces if piece not in known]
+            name: [piece for piece in saved.pieces if piece not in refs_before]
             for name, (_, saved) in states.items()
-            if (known := self._refs(name, saved)) is not None
+            if (refs_before := self._refs(name, saved)) is not None
         }
         batch = self._pieces.batch()
         frames = [states[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
         refs = iter(batch.add(frames))
-        found = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
+        new_refs = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
         written = batch.add_deltas(deltas)
-        kept = {
-            name: self._next(name, state, saved, found.get(name, {}))
+        written_states = {
+            name: self._next(name, state, saved, new_refs.get(name, {}))
             for name, (state, saved) in states.items()
         }
-        return batch, Begun({name: each.record for name, each in kept.items()}, written, kept)
+        return batch, Begun(
+            {name: each.record for name, each in written_states.items()}, written, written_states
+        )
 
     def _next(self, name: str, state: State, saved: Saved, new: Mapping[Any, PieceRef]) -> _WrittenState:
         """Return the form of a state to remember, as it is now."""
-        kept = self._kept.get(name)
+        last = self._kept.get(name)
         route = None if state.route is None else state.route.as_json()
-        if kept is not None and _same(kept.pieces, saved.pieces):
-            if kept.record.facts == saved.facts and kept.record.route == route:
-                return kept
-            refs = kept.record.pieces
+        if last is not None and _same(last.pieces, saved.pieces):
+            if last.record.facts == saved.facts and last.record.route == route:
+                return last
+            refs = last.record.pieces
         else:
-            before = dict(zip(kept.pieces, kept.record.pieces, strict=True)) if kept is not None else {}
+            before = dict(zip(last.pieces, last.record.pieces, strict=True)) if last is not None else {}
             refs = tuple(new[piece] if piece in new else before[piece] for piece in saved.pieces)
         return _WrittenState(saved.pieces, StateRecord(refs, saved.facts, route), type(state))
 

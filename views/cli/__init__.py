@@ -66,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"evercurrent {VERSION}")
         raise typer.Exit
 
@@ -112,16 +112,20 @@ def run(
 
     Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
     """
-    given = texts_by_name("--input", "SOURCE=PATH", inputs or [])
+    inputs_by_source = texts_by_name("--input", "SOURCE=PATH", inputs or [])
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
-    _check_usage(bool(given), delta_paths, follow, place)
+    _check_usage(bool(inputs_by_source), delta_paths, follow, place)
     if output_format is not None and output is None:
         raise typer.BadParameter("goes with --output", param_hint="--output-format")
     form = output_format or OutputFormat.PARQUET
     skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
     reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
-    with errors_as_sentences(debug), stoppable() as stop, local_inputs(given, follow=follow) as paths:
+    with (
+        errors_as_sentences(debug),
+        stoppable() as stop,
+        local_inputs(inputs_by_source, follow=follow) as paths,
+    ):
         application = load(name)
         application.showing(show)
         require_apart(paths, delta_paths, _contents(application, output, form))
@@ -129,8 +133,8 @@ def run(
         with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
             shown, *beside = _shown(application, driver, show)
             files = {
-                each: open_files.enter_context(_delta_file(application, each, found[0]))
-                for each, found in delta_paths.items()
+                each: open_files.enter_context(_delta_file(application, each, targets[0]))
+                for each, targets in delta_paths.items()
             }
             console = _console(quiet, stderr=any(STANDARD_OUTPUT in each for each in delta_paths.values()))
             screen: Screen = (
@@ -146,8 +150,8 @@ def run(
                 written += [file.path for file in files.values()]
                 if output is not None:
                     written += [
-                        write_contents(output, each, found.read(), form.value)
-                        for each, found in driver.views.items()
+                        write_contents(output, each, view.read(), form.value)
+                        for each, view in driver.views.items()
                     ]
             finally:
                 notes = [*job.notes, *feed.notes]

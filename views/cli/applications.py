@@ -199,7 +199,7 @@ def _module(name: str) -> ModuleType:
                 f"{name}: this is not a Python file; give the path of one that ends in .py"
             )
         return _guarded(name, lambda: _of_file(path))
-    if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
+    if name in {module.name for module in pkgutil.iter_modules(apps.__path__)}:
         return importlib.import_module(f"{apps.__name__}.{name}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

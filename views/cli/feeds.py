@@ -106,8 +106,8 @@ class FileFeed:
     @property
     def share(self) -> float | None:
         total = sum(reader.total_bytes for reader in self._readers.values())
-        done = sum(reader.done_bytes for reader in self._readers.values())
-        return min(done / total, 1.0) if total else None  # A file may grow while it is read.
+        done_bytes = sum(reader.done_bytes for reader in self._readers.values())
+        return min(done_bytes / total, 1.0) if total else None  # A file may grow while it is read.
 
     @property
     def refused(self) -> list[str]:
@@ -169,8 +169,8 @@ class ArrivingFeed:
 class MadeFeed:
     """Frames that an application makes."""
 
-    def __init__(self, made: Made, total_rows: int | None) -> None:
-        self._made = made
+    def __init__(self, frames: Made, total_rows: int | None) -> None:
+        self._made = frames
         self._total = total_rows
         self._rows = 0
 
@@ -192,8 +192,8 @@ class MadeFeed:
         return []
 
 
-def _chunks(made: Made, where: str) -> Iterator[Chunk]:
-    for number, (source, frame, *at) in enumerate(made, 1):
+def _chunks(frames: Made, where: str) -> Iterator[Chunk]:
+    for number, (source, frame, *at) in enumerate(frames, 1):
         yield Chunk(source, frame, where.format(number), at[0] if at else None)
 
 

@@ -27,9 +27,9 @@ class InputPlaces:
     Positions count rows, so the sizes of batches in earlier runs do not matter.
     """
 
-    def __init__(self, taken: Mapping[str, Position]) -> None:
-        """``taken`` are the positions that earlier runs have reached."""
-        self._taken = taken
+    def __init__(self, positions: Mapping[str, Position]) -> None:
+        """``positions`` are those that earlier runs have reached."""
+        self._taken = positions
         self._read: dict[Stretch, int] = {}
         self._files: dict[Stretch, Path] = {}
 
@@ -39,14 +39,14 @@ class InputPlaces:
         Raises:
             InputError: files cannot be matched with those of an earlier run.
         """
-        taken = self._taken.get(chunk.source)
-        file = _named_file(chunk, taken)
+        position = self._taken.get(chunk.source)
+        file = _named_file(chunk, position)
         stretch = (chunk.source, file)
         if chunk.file is not None:
             self._require_one_of_a_name(stretch, chunk.file)
         start = self._read.get(stretch, 0)
         end = self._read[stretch] = start + chunk.frame.height
-        rows_taken = min(max(_rows_taken(taken, file) - start, 0), chunk.frame.height)
+        rows_taken = min(max(_rows_taken(position, file) - start, 0), chunk.frame.height)
         return (end if file is None else {file: end}), rows_taken
 
     def require_all_taken(self) -> None:
@@ -56,10 +56,10 @@ class InputPlaces:
             InputError: one has fewer rows, so it is another file now; names it.
         """
         for (source, file), path in self._files.items():
-            rows, taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
-            if rows < taken:
+            rows, rows_taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
+            if rows < rows_taken:
                 raise InputError(
-                    f"{path}: has {rows:,} rows, but {taken:,} were taken from it before for source {source!r}: it is another "
+                    f"{path}: has {rows:,} rows, but {rows_taken:,} were taken from it before for source {source!r}: it is another "
                     "file now, and its new rows cannot be told from the old ones; write new rows after those that were "
                     "there, or to a file with a new name"
                 )
@@ -80,28 +80,28 @@ def earlier(position: Position | None, rows: int) -> Position | None:
     return position - rows if isinstance(position, int) else position
 
 
-def _named_file(chunk: Chunk, taken: Position | None) -> str | None:
+def _named_file(chunk: Chunk, position: Position | None) -> str | None:
     """Return the name of a chunk's file in the position, or None if all rows of the source are counted together."""
     is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file
-    counts_rows = isinstance(taken, int) or (taken is None and not chunk.mixed_files)
+    counts_rows = isinstance(position, int) or (position is None and not chunk.mixed_files)
     if is_one_input and counts_rows:
         return None
-    if taken is not None and not isinstance(taken, Mapping):
+    if position is not None and not isinstance(position, Mapping):
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken {taken:,} rows of a single input, and it is unknown in which of the files now these "
+            f"source {chunk.source!r}: an earlier run has taken {position:,} rows of a single input, and it is unknown in which of the files now these "
             f"rows are ({chunk.file or chunk.where} is one of several); give the file that was given then, or begin "
             "another checkpoint"
         )
     if chunk.file is None:
-        return _name_together(chunk, taken or {})
+        return _name_together(chunk, position or {})
     return quote(os.fsencode(chunk.file.name), safe=" ")  # A name may be no text.
 
 
-def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
+def _name_together(chunk: Chunk, positions: Mapping[str, Position]) -> str:
     """Return the name of the files whose rows were put in one order."""
     files = sorted(b"%b/%d" % (os.fsencode(file), size) for file, size in chunk.mixed_files)
     name = f"{len(files)} files in order of arrival, {hashlib.sha256(b'/'.join(files)).hexdigest()[:16]}"
-    if taken and name not in taken:
+    if positions and name not in positions:
         raise InputError(
             f"source {chunk.source!r}: an earlier run has taken rows of other files than these ({len(files)} now), or one had "
             "another size then. The application puts the rows of all files in an order of its own, so that new rows "
@@ -111,6 +111,6 @@ def _name_together(chunk: Chunk, taken: Mapping[str, Position]) -> str:
     return name
 
 
-def _rows_taken(taken: Position | None, file: str | None) -> int:
-    part = taken.get(file, 0) if isinstance(taken, Mapping) else taken
+def _rows_taken(position: Position | None, file: str | None) -> int:
+    part = position.get(file, 0) if isinstance(position, Mapping) else position
     return part if isinstance(part, int) else 0

@@ -23,13 +23,15 @@ from .applications import ApplicationError
 
 
 @contextmanager
-def local_inputs(given: dict[str, list[str]], *, follow: bool = False) -> Iterator[dict[str, list[Path]]]:
+def local_inputs(
+    inputs_by_source: dict[str, list[str]], *, follow: bool = False
+) -> Iterator[dict[str, list[Path]]]:
     """Yield the paths of inputs by source: ``-`` is the standard input, and urls are copied; the copies are then deleted.
 
     Raises:
         ApplicationError: a url cannot be read.
     """
-    urls = [text for texts in given.values() for text in texts if is_remote(text)]
+    urls = [text for texts in inputs_by_source.values() for text in texts if is_remote(text)]
     if follow and urls:
         raise typer.BadParameter(
             f"{urls[0]}: a url is read once; follow a file or a folder of this machine", param_hint="--follow"
@@ -38,7 +40,7 @@ def local_inputs(given: dict[str, list[str]], *, follow: bool = False) -> Iterat
         place = {url: Path(folder) / str(number) for number, url in enumerate(urls)}
         yield {
             source: [_copied(text, place[text]) if text in place else _local(text) for text in texts]
-            for source, texts in given.items()
+            for source, texts in inputs_by_source.items()
         }
 
 

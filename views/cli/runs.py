@@ -97,10 +97,10 @@ class Run:
 
     def _resume(self) -> None:
         """Go on where an earlier run has ended, if the engine has a checkpoint."""
-        epoch, taken = self._driver.epoch_number, self._driver.positions
-        if not taken:
+        epoch, positions = self._driver.epoch_number, self._driver.positions
+        if not positions:
             return
-        self._places = InputPlaces(taken)
+        self._places = InputPlaces(positions)
         self.tally.epoch = self.tally.resumed_at = epoch
         if ended := [name for name in self._timed if self._driver.watermarks[name] == END_OF_TIME]:
             self.notes.append(

@@ -107,15 +107,15 @@ class PlainScreen:
         self._console = console
         self._shown = shown
         self._tenths = 0
-        self._said_at = float("-inf")
-        self._unsaid: tuple[Tally, pl.DataFrame | None, Remarks] | None = None
+        self._printed_at = float("-inf")
+        self._unprinted: tuple[Tally, pl.DataFrame | None, Remarks] | None = None
         self._waiting = False
 
     def epoch(self, tally: Tally, changes: pl.DataFrame | None, remarks: Remarks) -> None:
         self._waiting = False
-        self._unsaid = (tally, changes, remarks)
+        self._unprinted = (tally, changes, remarks)
         tenths = int((tally.share or 0) * 10)
-        if tenths > self._tenths or time.monotonic() - self._said_at >= 2 or tally.epochs == 1:
+        if tenths > self._tenths or time.monotonic() - self._printed_at >= 2 or tally.epochs == 1:
             self._tenths = tenths
             self._print_progress()
 
@@ -130,11 +130,11 @@ class PlainScreen:
 
     def _print_progress(self) -> None:
         """Print the progress and the news, unless they were printed already."""
-        if self._unsaid is None:
+        if self._unprinted is None:
             return
-        tally, changes, remarks = self._unsaid
-        self._unsaid = None
-        self._said_at = time.monotonic()
+        tally, changes, remarks = self._unprinted
+        self._unprinted = None
+        self._printed_at = time.monotonic()
         self._print("  ".join(_facts(tally)))
         news = remarks() or ([] if changes is None else _lines(self._shown, changes))
         for line in news[:3]:

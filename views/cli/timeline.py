@@ -89,8 +89,8 @@ def draw_timeline(
         raise typer.BadParameter(str(error).removeprefix("timeline: "), param_hint="--output") from None
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: there is no folder {output.parent}", param_hint="--output")
-    given = texts_by_name("--input", "SOURCE=PATH", inputs or [])
-    with errors_as_sentences(debug), stoppable() as stop, local_inputs(given) as paths:
+    inputs_by_source = texts_by_name("--input", "SOURCE=PATH", inputs or [])
+    with errors_as_sentences(debug), stoppable() as stop, local_inputs(inputs_by_source) as paths:
         application = load(name)
         view = application.engine.views[application.showing(show)]
         application.engine.record_rows()

@@ -106,13 +106,13 @@ class Compiled:
 
     def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
         """Return the deltas of the views that an epoch touches, in the order of their declarations."""
-        found = [
+        touched = [
             (number, name, delta)
             for node, delta in deltas.items()
             if delta.height
             for number, name in self.views.get(node, ())
         ]
-        return [(name, delta) for _, name, delta in sorted(found, key=lambda each: each[0])]
+        return [(name, delta) for _, name, delta in sorted(touched, key=lambda each: each[0])]
 
     def arrivals_in(self, visited: Deltas) -> Iterator[str]:
         """Yield the sources with event time whose rows or clocks an epoch touches."""
@@ -151,22 +151,24 @@ class Builder:
         purpose_before: str = "",
     ) -> NodeId:
         """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
-        made = self.compiled.circuit.add(
+        number = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan, self.place)
         behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
         if purpose_before:
-            nodes[made].identity_before = self._identities.unnumbered(purpose_before, type(operator), behind)
-        nodes[made].identity = self._identities.of(purpose, type(operator), behind)
-        self.compiled.parts.setdefault(self.place, []).append(made)
-        self._note_requested(made)
-        return made
+            nodes[number].identity_before = self._identities.unnumbered(
+                purpose_before, type(operator), behind
+            )
+        nodes[number].identity = self._identities.of(purpose, type(operator), behind)
+        self.compiled.parts.setdefault(self.place, []).append(number)
+        self._note_requested(number)
+        return number
 
-    def _note_requested(self, made: NodeId) -> None:
-        if self.compiled.circuit.nodes[made].states:
-            self.compiled.requested.setdefault(self.place, []).append(made)
+    def _note_requested(self, number: NodeId) -> None:
+        if self.compiled.circuit.nodes[number].states:
+            self.compiled.requested.setdefault(self.place, []).append(number)
 
     def schema_of(self, node: NodeId) -> pl.Schema:
         """Return the data columns of a circuit node."""
@@ -190,29 +192,29 @@ class Builder:
     def clock_of(self, place: PlanId) -> Clock:
         """Return the clock of a collection: the least of its sources' watermarks, held back by windows."""
         if place not in self._clocks:
-            self._clocks[place] = self._found_clocks(place)
-        found = self._clocks[place]
-        return Earliest(found) if len(found) > 1 else found[0] if found else UnknownClock()
+            self._clocks[place] = self._nearest_clocks(place)
+        clocks = self._clocks[place]
+        return Earliest(clocks) if len(clocks) > 1 else clocks[0] if clocks else UnknownClock()
 
-    def _found_clocks(self, place: PlanId) -> tuple[Clock, ...]:
+    def _nearest_clocks(self, place: PlanId) -> tuple[Clock, ...]:
         """Return the clocks of the sources and of the nearest windowed groupings upstream of a node, each once."""
-        found: dict[Clock, None] = {}
-        seen, wanted = {place}, [place]
-        while wanted:
-            at = wanted.pop()
+        clocks: dict[Clock, None] = {}
+        seen, waiting = {place}, [place]
+        while waiting:
+            at = waiting.pop()
             node = self.plan[at]
             if at in self._clocks:
-                found |= dict.fromkeys(self._clocks[at])
+                clocks |= dict.fromkeys(self._clocks[at])
             elif at in self.plan.inputs:
                 clock = self.compiled.clocks.get(self.plan.inputs[at].name)
-                found |= {} if clock is None else {clock: None}
+                clocks |= {} if clock is None else {clock: None}
             elif at in self.compiled.trackers:
-                found[self.compiled.trackers[at].hold] = None
+                clocks[self.compiled.trackers[at].hold] = None
             else:
                 new = [source for source in reversed(node.inputs) if source not in seen]
                 seen.update(new)
-                wanted += new
-        return tuple(found)
+                waiting += new
+        return tuple(clocks)
 
     def distinct(self, source: NodeId, schema: pl.Schema, by: tuple[str, ...] | None = None) -> NodeId:
         """Add a node that has each row once; rows that are equal in ``by``, by default in all columns, are in one bucket."""
@@ -390,30 +392,34 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
     Plain copies are taken by reference, and only what is read is passed to polars; few numbers are computed as arrays.
     """
     copies = {column.name: column.copies for column in columns if column.copies is not None}
-    made = [column for column in columns if column.copies is None]
-    arrays = [over_arrays(column.expr, types) for column in made]
+    expressions = [column for column in columns if column.copies is None]
+    arrays = [over_arrays(column.expr, types) for column in expressions]
     if all(array is not None and not array.is_mask for array in arrays):
-        small = {column.name: array for column, array in zip(made, arrays, strict=True) if array is not None}
+        small = {
+            column.name: array for column, array in zip(expressions, arrays, strict=True) if array is not None
+        }
     else:
         small = None
-    computed = RowExpressions([*(elementwise(each.expr).alias(each.name) for each in made), pl.col(DIFF)])
+    computed = RowExpressions(
+        [*(elementwise(each.expr).alias(each.name) for each in expressions), pl.col(DIFF)]
+    )
 
     def values(delta: Delta) -> Mapping[str, AnyColumn]:
         if small is not None and delta.height <= MANY_ROWS:
             inputs = {name: delta.column(name) for array in small.values() for name in array.inputs}
             numbers = {name: array.of(inputs) for name, array in small.items()}
-            found = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
-            if len(found) == len(numbers):
-                return found
+            series_by_name = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
+            if len(series_by_name) == len(numbers):
+                return series_by_name
         frame = computed.of(delta.frame_with(computed.inputs))
-        return {column.name: with_plain_zeros(frame.get_column(column.name)) for column in made}
+        return {column.name: with_plain_zeros(frame.get_column(column.name)) for column in expressions}
 
     def select(delta: Delta) -> list[AnyColumn]:
-        found = {**values(delta), **{column.name: column for column in delta.renamed(copies)}}
-        return [found[name] for name in names]
+        columns_by_name = {**values(delta), **{column.name: column for column in delta.renamed(copies)}}
+        return [columns_by_name[name] for name in names]
 
     names = [column.name for column in columns]
-    return select if made else lambda delta: delta.renamed(copies)
+    return select if expressions else lambda delta: delta.renamed(copies)
 
 
 def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
@@ -428,7 +434,7 @@ def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
             if mask is not None:
                 return mask
         flags = computed.of(delta.frame_with(computed.inputs)).to_series()
-        found: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
-        return found
+        matches: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
+        return matches
 
     return chosen

@@ -109,8 +109,8 @@ class Compiler(Builder):
 
     def _operators(self, node: PlanNode, inputs: list[NodeId]) -> NodeId:
         where = self.plan.name_of(self.place)
-        if (made := node.operation.made(where, node.schema)) is not None:
-            return self.add(node.label, made.operator, *inputs, states=made.states, placement=made.placement)
+        if (own := node.operation.made(where, node.schema)) is not None:
+            return self.add(node.label, own.operator, *inputs, states=own.states, placement=own.placement)
         match node.operation:
             case Input():
                 return self._input(node, node.operation)

@@ -24,7 +24,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
     """
     served = _views_served(plan, compiled)
     names = {id(state): name for name, state in states.items() if state is not compiled.ledger}
-    found: dict[str, list[Any]] = {}
+    labels: dict[str, list[Any]] = {}
     for place, parts in compiled.parts.items():
         declared = plan[place]
         for number in parts:
@@ -39,22 +39,22 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
                 whom = [sorted(served[number] or served[compiled.outputs[place]]), []]
             for ordinal, state in enumerate(node.states):
                 if id(state) in names:
-                    found.setdefault(names[id(state)], [_kept_by(declared, node, ordinal), *whom])
-    return found
+                    labels.setdefault(names[id(state)], [_kept_by(declared, node, ordinal), *whom])
+    return labels
 
 
 def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
     """Return the views that each circuit node serves."""
     nodes = compiled.circuit.nodes
-    found: list[set[str]] = [set() for _ in nodes]
+    served: list[set[str]] = [set() for _ in nodes]
     outputs = {compiled.outputs[place] for place in plan.views.values()}
     for name, place in plan.views.items():
-        found[compiled.outputs[place]].add(name)
-        found[compiled.kept_at[name]].add(name)
+        served[compiled.outputs[place]].add(name)
+        served[compiled.kept_at[name]].add(name)
     for number in range(len(nodes) - 1, -1, -1):
         for before in {*nodes[number].inputs, *nodes[number].reads} - outputs:
-            found[before] |= found[number]
-    return found
+            served[before] |= served[number]
+    return served
 
 
 def _kept_by(declared: PlanNode, node: Node, ordinal: int) -> str:

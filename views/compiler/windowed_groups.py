@@ -61,7 +61,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
         case WithEventTime(strict, event_time):
             return _retimed(builder, where, node, source, strict, event_time)
         case InOrder(event_time):
-            name = ", ".join(found.name for found in builder.plan.sources_of(upstream))
+            name = ", ".join(each.name for each in builder.plan.sources_of(upstream))
             clock, appends = builder.clock_of(upstream), not builder.plan.may_retract(upstream)
             release = ReleaseInOrder(
                 name,
@@ -125,17 +125,17 @@ class _WindowedGroup:
         self._where = where
         self._node = node
         self._grouped = grouped
-        self._known = grouped.windowing
+        self._windowing = grouped.windowing
         self._place = builder.place
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
-        self._is_global = isinstance(self._known.window, Global)
-        self._are_sessions = isinstance(self._known.window, SessionWindows)
+        self._is_global = isinstance(self._windowing.window, Global)
+        self._are_sessions = isinstance(self._windowing.window, SessionWindows)
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
         rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
-        is_tracked = not self._known.is_refined_only or self._known.lateness is not None
+        is_tracked = not self._windowing.is_refined_only or self._windowing.lateness is not None
         if not is_tracked:
             # The watermark is held upstream all the same: windows that wait for it may be declared over these panes later.
             mark_read(self._clock)
@@ -150,7 +150,7 @@ class _WindowedGroup:
 
     def _shifted(self, source: NodeId) -> NodeId:
         """Assign rows to windows that are shifted by key."""
-        window, time = self._known.window, self._grouped.event_time
+        window, time = self._windowing.window, self._grouped.event_time
         if not shifted_by_key(window):
             return source
         keyed = self._with_keys(source)
@@ -161,15 +161,19 @@ class _WindowedGroup:
 
     def _in_time(self, source: NodeId) -> NodeId:
         """Keep the rows that do not come too late, with the instants at which they hold the watermark if that is declared."""
-        known, builder = self._known, self._builder
-        if known.lateness is not None and not self._is_global:
-            lateness = _lateness(builder, self._where, known, self._grouped.event_time, self._upstream)
+        windowing, builder = self._windowing, self._builder
+        if windowing.lateness is not None and not self._is_global:
+            lateness = _lateness(builder, self._where, windowing, self._grouped.event_time, self._upstream)
             drop = DropLate(
-                builder.schema_of(source), lateness, self._clock, builder.ledger, last_end_of(known.window)
+                builder.schema_of(source),
+                lateness,
+                self._clock,
+                builder.ledger,
+                last_end_of(windowing.window),
             )
             placement = _passing(builder, source)
             source = builder.add("drop late rows", drop, source, states=[builder.ledger], placement=placement)
-        if known.stamp == "earliest" and not self._is_global:
+        if windowing.stamp == "earliest" and not self._is_global:
             schema = builder.schema_of(source)
             held = pl.Schema({**schema, HELD: schema["window_end"]})
             time = self._grouped.event_time
@@ -181,15 +185,15 @@ class _WindowedGroup:
 
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
-        builder, window, keys = self._builder, self._known.window, self._grouped.keys
+        builder, window, keys = self._builder, self._windowing.window, self._grouped.keys
         if not depends_on_key(window):
             return source
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
         place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
         placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
-        made = rewindow(self._where, window, keys)
-        operator = WindowByKey(types, spine, made, self._never_below_zero)
+        function = rewindow(self._where, window, keys)
+        operator = WindowByKey(types, spine, function, self._never_below_zero)
         return builder.add(self._node.label, operator, place, placement=placement)
 
     def _prepared(self, source: NodeId) -> NodeId:
@@ -197,19 +201,19 @@ class _WindowedGroup:
         grouped, schema = self._grouped, self._builder.schema_of(source)
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
-        if shifted_by_key(self._known.window) or depends_on_key(self._known.window):
+        if shifted_by_key(self._windowing.window) or depends_on_key(self._windowing.window):
             keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
 
     def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
         """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
-        builder, window = self._builder, self._known.window
+        builder, window = self._builder, self._windowing.window
         if not isinstance(window, SessionWindows):
             return prepared, None
         self._sessions = Sessions(
             builder.schema_of(prepared), self._grouped.keys, window.gap,
-            lateness=self._known.lateness, clock=self._clock,
+            lateness=self._windowing.lateness, clock=self._clock,
             may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
         )  # fmt: skip
         keys = self._grouped.keys
@@ -244,18 +248,20 @@ class _WindowedGroup:
         return self._grouped.keys if self._are_sessions else self._window_keys
 
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
-        builder, known = self._builder, self._known
+        builder, windowing = self._builder, self._windowing
         tracking = Tracking(
             keys=self._window_keys,
             by=self._meets_by,
             window_end=None if self._is_global or self._are_sessions else BOUNDS[1],
             is_global=self._is_global,
-            trigger=known.trigger,
-            lateness=known.lateness,
-            always=known.always is True,
-            discards=known.mode == "discarding" and not self._are_sessions,
+            trigger=windowing.trigger,
+            lateness=windowing.lateness,
+            always=windowing.always is True,
+            discards=windowing.mode == "discarding" and not self._are_sessions,
             window_start=(
-                BOUNDS[0] if known.stamp in ("start", "earliest", "latest") and not self._is_global else None
+                BOUNDS[0]
+                if windowing.stamp in ("start", "earliest", "latest") and not self._is_global
+                else None
             ),
         )
         tracker = TrackWindows(
@@ -273,7 +279,9 @@ class _WindowedGroup:
 
     def _percentiles(self) -> dict[float, Clock]:
         """Return a watermark for each share of the rows for which the trigger waits."""
-        shares = [part.share for part in every_part(self._known.trigger) if isinstance(part, AfterPercentile)]
+        shares = [
+            part.share for part in every_part(self._windowing.trigger) if isinstance(part, AfterPercentile)
+        ]
         return {share: self._percentile(share) for share in shares}
 
     def _percentile(self, share: float) -> Clock:
@@ -300,9 +308,9 @@ class _WindowedGroup:
         self, rows: NodeId, ends: NodeId | None, tracker: TrackWindows | None
     ) -> tuple[NodeId, GroupBy]:
         """Add the grouping by key and window; it emits by itself if only refinement is declared."""
-        builder, grouped, known = self._builder, self._grouped, self._known
+        builder, grouped, windowing = self._builder, self._grouped, self._windowing
         types, keys = builder.schema_of(rows), self._window_keys
-        purges = known.lateness is not None or (known.mode == "discarding" and not self._are_sessions)
+        purges = windowing.lateness is not None or (windowing.mode == "discarding" and not self._are_sessions)
         expired = tracker.expired if tracker is not None and purges else None
         aggregates, finished = list(grouped.aggregation.aggregates), list(grouped.aggregation.finished)
         if self._are_sessions:
@@ -312,16 +320,16 @@ class _WindowedGroup:
         for aggregate in aggregates:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
-                of_nothing=bool(known.always) and known.mode == "discarding", by=self._meets_by,
-                retracts=self._are_sessions or depends_on_key(known.window) or builder.plan.may_retract(self._upstream),
+                of_nothing=bool(windowing.always) and windowing.mode == "discarding", by=self._meets_by,
+                retracts=self._are_sessions or depends_on_key(windowing.window) or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
             if isinstance(part, InputState):
                 inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
-        emits_on_request = not known.is_refined_only
-        differences = known.mode == "discarding" and builder.plan.may_retract(self._upstream)
+        emits_on_request = not windowing.is_refined_only
+        differences = windowing.mode == "discarding" and builder.plan.may_retract(self._upstream)
         operator = GroupBy(
             spec, self._rows_schema, parts,
             expired=expired, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
@@ -351,34 +359,34 @@ class _WindowedGroup:
             {
                 name: dtype
                 for name, dtype in self._node.schema.items()
-                if name != stamp and not (self._known.info and name in PANE_INFO)
+                if name != stamp and not (self._windowing.info and name in PANE_INFO)
             }
         )
 
     @property
     def _watermark_column(self) -> str | None:
-        return self._grouped.event_time.column if self._known.stamp == "watermark" else None
+        return self._grouped.event_time.column if self._windowing.stamp == "watermark" else None
 
     def _in_panes(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
-        known, builder = self._known, self._builder
-        if known.mode == "discarding" and self._are_sessions:
+        windowing, builder = self._windowing, self._builder
+        if windowing.mode == "discarding" and self._are_sessions:
             tracked = self._pending(tracked, tracker)
         node, operator = self._aggregated(tracked, ends, tracker)
-        if known.is_refined_only:
+        if windowing.is_refined_only:
             return node
         spec = PaneSpec(
-            mode=known.mode,
+            mode=windowing.mode,
             keys=self._window_keys,
             by=self._meets_by,
-            always=known.always,
-            info=known.info,
+            always=windowing.always,
+            info=windowing.info,
             window_end=BOUNDS[1] if self._are_sessions else None,
             stamp=self._watermark_column,
-            dated=self._grouped.event_time.column if known.stamp in ("earliest", "latest") else None,
+            dated=self._grouped.event_time.column if windowing.stamp in ("earliest", "latest") else None,
         )
         panes = Panes(
             self._rows_schema, self._node.schema, spec, tracker.firing, operator.groups, self._clock
         )
         builder.compiled.panes[self._place] = panes
         placement = Placement(passes=frozenset(self._window_keys))
-        return builder.add(f"panes, {known.mode}", panes, node, states=panes.states, placement=placement)
+        return builder.add(f"panes, {windowing.mode}", panes, node, states=panes.states, placement=placement)

@@ -245,19 +245,19 @@ class _Input(Protocol):
 
 def cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """Yield the rows in frames of ``rows`` rows, the last one smaller; rows before an error are yielded before it."""
-    kept: pl.DataFrame | None = None
+    rest: pl.DataFrame | None = None
     try:
         for frame in frames:
-            kept = frame if kept is None or not kept.height else pl.concat([kept, frame])
-            while kept.height >= rows:
-                yield kept.head(rows).rechunk()
-                kept = kept.slice(rows)
+            rest = frame if rest is None or not rest.height else pl.concat([rest, frame])
+            while rest.height >= rows:
+                yield rest.head(rows).rechunk()
+                rest = rest.slice(rows)
     except FileError:
-        if kept is not None and kept.height:
-            yield kept.rechunk()
+        if rest is not None and rest.height:
+            yield rest.rechunk()
         raise
-    if kept is not None and kept.height:
-        yield kept.rechunk()
+    if rest is not None and rest.height:
+        yield rest.rechunk()
 
 
 class _WholeFile(ABC):

@@ -42,12 +42,12 @@ def readable_arrow(where: str, table: pa.Table | pa.RecordBatch) -> pa.Table | p
     Raises:
         InputError: a value does not fit what polars has for it; names the column.
     """
-    made = table
+    readable = table
     for place, field in enumerate(table.schema):
         if readable_type(field.type) != field.type:
             column = named(where, field.name, field.type, partial(readable_array, table.column(place)))
-            made = made.set_column(place, field.name, column)
-    return made
+            readable = readable.set_column(place, field.name, column)
+    return readable
 
 
 def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -80,8 +80,8 @@ def readable_type(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_run_end_encoded(dtype):
         return readable_type(dtype.value_type)
     if _is_view(dtype):
-        made = pa.list_ if pa.types.is_list_view(dtype) else pa.large_list
-        return made(_castable_field(dtype.value_field))
+        list_type = pa.list_ if pa.types.is_list_view(dtype) else pa.large_list
+        return list_type(_castable_field(dtype.value_field))
     return _castable_type(dtype)
 
 
@@ -113,8 +113,8 @@ def _without_views(column: pa.Array) -> pa.Array:
     lengths = pc.if_else(is_null, 0, column.sizes)
     offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
     is_large = pa.types.is_large_list_view(column.type)
-    made, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
-    return made.from_arrays(pa.array(offsets, width), column.flatten(), mask=is_null)
+    list_array, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
+    return list_array.from_arrays(pa.array(offsets, width), column.flatten(), mask=is_null)
 
 
 def readable_pandas(where: str, frame: Any) -> Any:

@@ -66,8 +66,8 @@ def _part(dtype: pa.DataType, *, floats: bool) -> pa.DataType | None:
     """Return the type restricted to its floats, or to all but its floats; None if nothing is left."""
     if pa.types.is_struct(dtype):
         fields = [(field.name, _part(field.type, floats=floats)) for field in dtype]
-        kept = [(name, part) for name, part in fields if part is not None]
-        return pa.struct(kept) if kept else None
+        parts = [(name, part) for name, part in fields if part is not None]
+        return pa.struct(parts) if parts else None
     if pa.types.is_list(dtype):
         inner = _part(dtype.value_type, floats=floats)
         return None if inner is None else pa.list_(inner)

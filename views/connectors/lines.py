@@ -58,22 +58,22 @@ class Lines:
         Raises:
             FileError: a line does not end, or at the end of a final file a quoted value does not.
         """
-        kept = b""
+        rest = b""
         with self._opened() as file:
             file.seek(self.offset)
             while chunk := file.read(BLOCK_BYTES):
-                kept += chunk
-                if end := self._end_of_lines(kept):
+                rest += chunk
+                if end := self._end_of_lines(rest):
                     self.offset += end
-                    yield kept[:end]
-                    kept = kept[end:]
-                elif len(kept) > LONGEST_LINE:
+                    yield rest[:end]
+                    rest = rest[end:]
+                elif len(rest) > LONGEST_LINE:
                     raise FileError(self._endless("is longer than 64 MiB"))
-        if kept and final:
-            if self._quoted and kept.count(b'"') % 2:
+        if rest and final:
+            if self._quoted and rest.count(b'"') % 2:
                 raise FileError(self._endless("is not closed before the end of the file"))
-            self.offset += len(kept)
-            yield kept
+            self.offset += len(rest)
+            yield rest
 
     def require_grown(self) -> None:
         """Check that the bytes returned are still in the file.
@@ -264,19 +264,19 @@ class StandardLines(Lines):
 
     def blocks(self, *, final: bool) -> Iterator[bytes]:
         """Yield blocks of complete lines as they come, to the end of the input."""
-        kept = b""
+        rest = b""
         while not self._has_ended:
             chunk = self._data.read1(BLOCK_BYTES)
             self._has_ended = not chunk
-            kept += chunk
-            end = self._end_of_lines(kept) if chunk else len(kept)
-            if not chunk and self._quoted and kept.count(b'"') % 2:
+            rest += chunk
+            end = self._end_of_lines(rest) if chunk else len(rest)
+            if not chunk and self._quoted and rest.count(b'"') % 2:
                 raise FileError(self._endless("is not closed before the end of the input"))
             if end:
                 self.offset += end
-                yield kept[:end]
-                kept = kept[end:]
-            elif len(kept) > LONGEST_LINE:
+                yield rest[:end]
+                rest = rest[end:]
+            elif len(rest) > LONGEST_LINE:
                 raise FileError(self._endless("is longer than 64 MiB"))
 
     def require_grown(self) -> None:

@@ -40,36 +40,36 @@ class Positions:
     source: str
     order: PositionOrder | None = None
 
-    def kept(self, given: object) -> Position:
+    def kept(self, value: object) -> Position:
         """Return a position in the form in which it is kept: JSON, with partitions as texts.
 
         Raises:
             InputError: the value is not a position; names the source.
         """
         try:
-            made = self._kept(given)
-            for _, part in _parts(made):
+            position = self._kept(value)
+            for _, part in _parts(position):
                 self._key(part)
         except Exception as error:  # The order is a user's.
             raise InputError(
-                f"source {self.source!r}: position={given!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
+                f"source {self.source!r}: position={value!r} is not a position: {first_line(error)}; give a whole number from 0 (of 63 "
                 "bits), a text, a list of these, or a map of partitions to them, which grow from batch to batch"
             ) from error
-        return made
+        return position
 
-    def is_taken(self, position: Position, taken: Position | None) -> bool:
+    def is_taken(self, position: Position, last: Position | None) -> bool:
         """Return whether a position is at or before the one up to which the source was taken.
 
         Raises:
             InputError: it is before in one partition and after in another, or the two cannot be compared.
         """
-        if taken is None:
+        if last is None:
             return False
-        before, behind = dict(_parts(taken)), dict(_parts(position))
+        before, behind = dict(_parts(last)), dict(_parts(position))
         if (() in before) != (() in behind):
-            raise self._refused(position, taken, "has another form than the last one")
+            raise self._refused(position, last, "has another form than the last one")
         moves = {
-            path: self._moves(part, before[path], position, taken)
+            path: self._moves(part, before[path], position, last)
             for path, part in behind.items()
             if path in before
         }
@@ -77,10 +77,10 @@ class Positions:
         back = [path for path, move in moves.items() if move < 0]
         if ahead and back:
             where = f"advances in {_named(ahead[0])} and goes back in {_named(back[0])}, which was taken up to {before[back[0]]!r}"
-            raise self._refused(position, taken, where)
+            raise self._refused(position, last, where)
         return not ahead
 
-    def _moves(self, part: Any, before: Any, position: Position, taken: Position) -> int:
+    def _moves(self, part: Any, before: Any, position: Position, last: Position) -> int:
         try:
             key, other = self._key(part), self._key(before)
             if self.order is None:
@@ -88,7 +88,7 @@ class Positions:
             return int(key > other) - int(key < other)
         except Exception as error:  # The order is a user's.
             raise self._refused(
-                position, taken, f"cannot be compared with the last one ({first_line(error)})"
+                position, last, f"cannot be compared with the last one ({first_line(error)})"
             ) from error
 
     def _key(self, part: Any) -> Any:
@@ -106,17 +106,17 @@ class Positions:
                 return position
         return _plain(position)
 
-    def _refused(self, position: Position, taken: Position, why: str) -> InputError:
+    def _refused(self, position: Position, last: Position, why: str) -> InputError:
         return InputError(
-            f"source {self.source!r}: position={position!r} {why}; the source was taken up to {taken!r}, and nothing has changed. Push "
+            f"source {self.source!r}: position={position!r} {why}; the source was taken up to {last!r}, and nothing has changed. Push "
             "batches in order, and declare position_order= where positions are compared by something else, as in "
             "engine.source(..., position_order=lambda lsn: [int(part, 16) for part in lsn.split('/')])"
         )
 
 
-def joined(taken: Mapping[str, Position], reached: Mapping[str, Position]) -> dict[str, Position]:
+def joined(last: Mapping[str, Position], reached: Mapping[str, Position]) -> dict[str, Position]:
     """Return the positions of sources after an epoch; partitions without new rows keep theirs."""
-    return {**taken, **{name: _join(taken.get(name), position) for name, position in reached.items()}}
+    return {**last, **{name: _join(last.get(name), position) for name, position in reached.items()}}
 
 
 def copied(positions: Mapping[str, Position]) -> dict[str, Position]:
@@ -124,10 +124,10 @@ def copied(positions: Mapping[str, Position]) -> dict[str, Position]:
     return {name: deepcopy(positions[name]) for name in sorted(positions)}
 
 
-def _join(taken: Position | None, reached: Position) -> Position:
-    if not isinstance(taken, Mapping) or not isinstance(reached, Mapping):
+def _join(last: Position | None, reached: Position) -> Position:
+    if not isinstance(last, Mapping) or not isinstance(reached, Mapping):
         return reached
-    return {**taken, **{key: _join(taken.get(key), part) for key, part in reached.items()}}
+    return {**last, **{key: _join(last.get(key), part) for key, part in reached.items()}}
 
 
 def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -139,14 +139,14 @@ def _parts(position: Position, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from _parts(part, (*path, key))
 
 
-def _partitions(given: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _partitions(positions: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the partitions of a map as texts, with their positions.
 
     Raises:
         ValueError: a partition is neither a number nor a text, or two have the same text.
     """
     keys: dict[str, object] = {}
-    for key, part in given.items():
+    for key, part in positions.items():
         if isinstance(key, bool) or not isinstance(key, str | Integral):
             raise ValueError(f"a partition {key!r}, which is neither a number nor a text")
         name = _written(str(key))

@@ -347,5 +347,5 @@ def row_in(block: bytes, index: int, columns: int | None) -> tuple[bytes, bytes]
 
 
 def _end_of_line(block: bytes, start: int, line_end: re.Pattern[bytes]) -> int:
-    found = line_end.search(block, start)
-    return len(block) if found is None else found.end()
+    match = line_end.search(block, start)
+    return len(block) if match is None else match.end()

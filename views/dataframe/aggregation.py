@@ -210,8 +210,8 @@ def _compiled_outputs(
 
 
 def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) -> None:
-    if taken := [name for name in names if name in parts.keys]:
-        raise PlanError(f"{where}: {listed(taken)} is a key; name the aggregate with .alias(...)")
+    if repeated := [name for name in names if name in parts.keys]:
+        raise PlanError(f"{where}: {listed(repeated)} is a key; name the aggregate with .alias(...)")
 
 
 def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:

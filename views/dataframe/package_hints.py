@@ -36,5 +36,5 @@ NAMES: Mapping[str, str] = {
 def missing_of_package(package: ModuleType, name: str) -> AttributeError:
     """Return the error for a name that the package does not have; Python itself suggests those that are spelled almost alike."""
     instead = NAMES.get(name)
-    said = f"module 'evercurrent' has no attribute {name!r}" + (f": {instead}" if instead else "")
-    return AttributeError(said, name=name, obj=package)
+    message = f"module 'evercurrent' has no attribute {name!r}" + (f": {instead}" if instead else "")
+    return AttributeError(message, name=name, obj=package)

@@ -80,8 +80,8 @@ class RowCalls(CollectionBase, Generic[C]):
     def drop(self, *columns: ColumnNames, strict: bool = True) -> C:
         """Remove these columns; unless ``strict``, names of columns that do not exist are ignored."""
         dropped = column_names(self._where("drop"), self.schema, columns, strict=strict)
-        kept = tuple(_copy(name) for name in self.schema if name not in dropped)
-        return self._select("drop", kept, dropped) if dropped else self._itself
+        remaining = tuple(_copy(name) for name in self.schema if name not in dropped)
+        return self._select("drop", remaining, dropped) if dropped else self._itself
 
     def cast(self, dtypes: Any, *, strict: bool = True) -> C:
         """Cast columns to other types: one type for all, or by name, selector or type.
@@ -155,8 +155,10 @@ class RowCalls(CollectionBase, Generic[C]):
             raise PlanError(f"{self._where(method)}: no column would be left; keep at least one")
         schema = output_schema(self.schema, columns, self._where(method))
         if self._windowing is not None and method == "select":
-            kept = [name for name in (*BOUNDS, self._time_column) if name in self.schema]
-            columns += tuple(_copy(name) for name in kept if name not in [column.name for column in columns])
+            time_columns = [name for name in (*BOUNDS, self._time_column) if name in self.schema]
+            columns += tuple(
+                _copy(name) for name in time_columns if name not in [column.name for column in columns]
+            )
             schema = output_schema(self.schema, columns, self._where(method))
         copied = {column.copies: column.name for column in columns if column.copies}
         identity = tuple((column.name, Expression(column.expr)) for column in columns)
@@ -183,8 +185,8 @@ class RowCalls(CollectionBase, Generic[C]):
         schema = resolved(where, lambda: function(self.schema.to_frame(), names))
         forbid_reserved(where, schema)
         time = self._time_column
-        kept = self._event_time if time in schema and time not in names else None
-        return self._then(operation, schema, f"{method} {', '.join(names)}", kept)
+        event_time = self._event_time if time in schema and time not in names else None
+        return self._then(operation, schema, f"{method} {', '.join(names)}", event_time)
 
 
 def _copy(name: str, new_name: str | None = None) -> Column:

@@ -97,8 +97,8 @@ def unpivoted(
         PlanError: columns are not there, in both lists, or of types that have none in common; or a name is taken.
     """
     where = of._where("unpivot")
-    kept = [] if index is None else column_names(where, of.schema, index)
-    fixed = (*kept, *(BOUNDS if of._windowing is not None else ()))
+    index_columns = [] if index is None else column_names(where, of.schema, index)
+    fixed = (*index_columns, *(BOUNDS if of._windowing is not None else ()))
     names = (
         [name for name in of.schema if name not in fixed]
         if on is None
@@ -108,7 +108,7 @@ def unpivoted(
         raise PlanError(f"{where}: {listed(both)} is in on= and in index=; name it once")
     if not names:
         raise PlanError(f"{where}: there is no column to make rows of; name them with on=")
-    if variable_name == value_name or {variable_name, value_name} & set(kept):
+    if variable_name == value_name or {variable_name, value_name} & set(index_columns):
         raise PlanError(
             f"{where}: {variable_name!r} and {value_name!r} would appear twice; choose other names with variable_name= "
             "and value_name="
@@ -117,12 +117,12 @@ def unpivoted(
     schema = resolved(
         where,
         lambda: of.schema.to_frame().unpivot(
-            names, index=kept, variable_name=variable_name, value_name=value_name
+            names, index=index_columns, variable_name=variable_name, value_name=value_name
         ),
     )
     return [
         of.select(
-            *kept,
+            *index_columns,
             pl.lit(name).alias(variable_name),
             pl.col(name).cast(schema[value_name]).alias(value_name),
         )

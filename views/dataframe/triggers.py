@@ -287,9 +287,9 @@ def custom_trigger(
     names = [state] if isinstance(state, str) else list(state)
     if isinstance(state, str) or not all(isinstance(name, str) for name in names):
         raise PlanError(f"custom_trigger: state={state!r}; give the names of columns in a list")
-    if taken := [name for name in names if name in KNOWN_TO_HOOKS]:
+    if reserved := [name for name in names if name in KNOWN_TO_HOOKS]:
         raise PlanError(
-            f"custom_trigger: state {listed(taken)} is given to the hooks anyway; choose another name"
+            f"custom_trigger: state {listed(reserved)} is given to the hooks anyway; choose another name"
         )
     hooks = {"on_rows": on_rows, "should_fire": should_fire, "on_fire": on_fire, "on_merge": on_merge}
     for hook, function in hooks.items():

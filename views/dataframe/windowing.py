@@ -221,8 +221,8 @@ def windowed_group(
     stamped, dated = _stamped(where, schema, event_time, windowing)
     names = tuple(key.name for key in keys)
     bounds = () if is_global else BOUNDS
-    if taken := [name for name in (*names, *named_aggs) if name in bounds]:
-        raise PlanError(f"{where}: {listed(taken)} is the name of a window bound; choose another name")
+    if reserved := [name for name in (*names, *named_aggs) if name in bounds]:
+        raise PlanError(f"{where}: {listed(reserved)} is the name of a window bound; choose another name")
     inside = schema
     if windowing.stamp == "earliest" and not is_global:
         inside = pl.Schema({**schema, HELD: schema["window_end"]})
@@ -236,8 +236,8 @@ def windowed_group(
     if windowing.stamp == "watermark":
         columns |= {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
     if windowing.info:
-        if taken := [name for name in PANE_INFO if name in columns]:
-            raise PlanError(f"{where}: {listed(taken)} is a column of the pane information; rename yours")
+        if reserved := [name for name in PANE_INFO if name in columns]:
+            raise PlanError(f"{where}: {listed(reserved)} is a column of the pane information; rename yours")
         columns |= PANE_INFO
     inputs = trigger_inputs(where, schema, windowing.trigger)
     operation = WindowedGroup(

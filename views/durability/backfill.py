@@ -51,14 +51,14 @@ def fill(
     compiled: Compiled,
     match: PlanMatch,
     retained: Mapping[str, RetainedRows],
-    given: Mapping[str, RowsReader] = MappingProxyType({}),
+    readers: Mapping[str, RowsReader] = MappingProxyType({}),
     remedies: Remedies = AT_OPENING,
 ) -> dict[str, Delta]:
     """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
     Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources, and
-    ``given`` those of sources that retain none, from elsewhere.
+    ``readers`` read those of sources that retain none, from elsewhere.
     A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
     through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
     results of the new nodes.
@@ -68,12 +68,12 @@ def fill(
 
     Raises:
         CheckpointError: a view or a missing state cannot be filled, since a source does not keep its rows, or the result
-            depends on when rows came; or rows that are ``given`` are not needed. Nothing has changed.
+            depends on when rows came; or ``readers`` has rows that are not needed. Nothing has changed.
         InputError: a value cannot be computed. Nothing has changed.
     """
     if not match.to_fill and not match.lost:
         return {}
-    filling = _Filling(plan, compiled, match, retained, given, remedies)
+    filling = _Filling(plan, compiled, match, retained, readers, remedies)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     emitted = filling.run(fresh.circuit)
@@ -100,11 +100,11 @@ class _Filling:
         compiled: Compiled,
         match: PlanMatch,
         retained: Mapping[str, RetainedRows],
-        given: Mapping[str, RowsReader],
+        readers: Mapping[str, RowsReader],
         remedies: Remedies,
     ) -> None:
         self._plan = plan
-        self._rows_given = given
+        self._readers = readers
         self._remedies = remedies
         self._compiled = compiled
         self._circuit = compiled.circuit
@@ -112,10 +112,10 @@ class _Filling:
         self._names = {id(state): name for name, state in state_ids(compiled).items()}
         self._sources = self._outputs_of_sources()
         self._kept = {name for name, rows in retained.items() if self._is_unchanged(rows.spine)}
-        self._known = dict(self._kept_nodes())
-        self._known |= dict(self._kept_sources(retained))
+        self._stored_rows = dict(self._kept_nodes())
+        self._stored_rows |= dict(self._kept_sources(retained))
         self.stepped: set[NodeId] = set()
-        self._given: set[NodeId] = set()
+        self._starts: set[NodeId] = set()
 
     def _outputs_of_sources(self) -> dict[NodeId, str]:
         """Return the nodes from which the rows of each source come."""
@@ -128,8 +128,8 @@ class _Filling:
                 yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
             elif name in self._kept:
                 yield node, retained[name].changes
-            elif name in self._rows_given:
-                yield node, self._rows_given[name]
+            elif name in self._readers:
+                yield node, self._readers[name]
 
     def _kept_nodes(self) -> Iterator[tuple[NodeId, RowsReader]]:
         """Return the nodes whose rows can be read from kept states."""
@@ -194,10 +194,10 @@ class _Filling:
         """
         for name, place in self._plan.views.items():
             output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
-            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._known:
+            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._stored_rows:
                 continue
-            kept = self._known[kept_at]()
-            if len(_sum(emitted[output], Delta.of(kept.rows, -kept.diffs)).consolidate()):
+            stored = self._stored_rows[kept_at]()
+            if len(_sum(emitted[output], Delta.of(stored.rows, -stored.diffs)).consolidate()):
                 missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
 
@@ -209,8 +209,8 @@ class _Filling:
             if number in seen:
                 continue
             seen.add(number)
-            if number in self._known:
-                self._given.add(number)
+            if number in self._stored_rows:
+                self._starts.add(number)
             elif number in self._sources:
                 reasons[self._not_retained(self._sources[number])] = None
             elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
@@ -226,8 +226,8 @@ class _Filling:
         Raises:
             CheckpointError: those of a source are not.
         """
-        read = {self._sources[number] for number in self._given if number in self._sources}
-        for name in self._rows_given:
+        read = {self._sources[number] for number in self._starts if number in self._sources}
+        for name in self._readers:
             if name not in read or name in self._kept:
                 raise CheckpointError(
                     f"backfill= has rows of source {name!r}, which are not needed, as what the view is computed from is kept; "
@@ -246,12 +246,12 @@ class _Filling:
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
-        kept_rows = {number: self._known[number]() for number in self._given}
+        kept_rows = {number: self._stored_rows[number]() for number in self._starts}
         emitted: dict[NodeId, Delta] = {}
         for epoch in (Epoch(0), Epoch(1)):
             now = Now(epoch, datetime.fromtimestamp(0, UTC))
             deltas: dict[NodeId, Delta] = {}
-            for number in sorted(self.stepped | self._given):
+            for number in sorted(self.stepped | self._starts):
                 node = circuit.nodes[number]
                 if number in self.stepped:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))

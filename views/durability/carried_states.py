@@ -60,9 +60,11 @@ def _with_rows(
 ) -> list[tuple[NodeId, NodeId]]:
     """Return the nodes of a source; one that counts its rows comes with one that keeps them, as counts have no columns."""
     nodes, others = compiled.circuit.nodes, earlier.compiled.circuit.nodes
-    kept = next((before for _, before in pairs if others[before].operator.keeps_input), None)
+    node_with_rows = next((before for _, before in pairs if others[before].operator.keeps_input), None)
     return [
-        (number, before) if kept is None or not nodes[number].operator.counts_rows else (number, kept)
+        (number, before)
+        if node_with_rows is None or not nodes[number].operator.counts_rows
+        else (number, node_with_rows)
         for number, before in pairs
     ]
 
@@ -101,10 +103,10 @@ def _can_be_made(operator: Operator, state: Spine, other: Operator, then: Spine)
         return False
     if not operator.is_rekeyable or _has_same_words(operator, other):
         return operator.is_rekeyable
-    known = {*state.layout.payload, *then.layout.payload}
+    columns = {*state.layout.payload, *then.layout.payload}
     if not then.layout.payload and is_one_word(list(other.key_types.values())):
-        known |= set(other.key_types)  # A key of one word is the value itself.
-    return known.issuperset(operator.key_types)
+        columns |= set(other.key_types)  # A key of one word is the value itself.
+    return columns.issuperset(operator.key_types)
 
 
 def converted(carried: CarriedState, where: str) -> Saved:

@@ -99,7 +99,7 @@ class _Names:
         """Return a record with present identities, wherever it has those that the earlier scheme gives this plan."""
         states = list(map(self._state, was["states"]))
         order = sorted(range(len(states)), key=states.__getitem__)
-        made = {
+        record = {
             **was,
             "views": self._declared(was, "views", ("identity",), lambda view: view),
             "sources": self._declared(was, "sources", ("identity", "watermark"), self._source),
@@ -109,17 +109,17 @@ class _Names:
         }
         for part in ("spines", "labels"):
             if part in was:
-                made[part] = {self._state(name): what for name, what in was[part].items()}
+                record[part] = {self._state(name): what for name, what in was[part].items()}
         if "forms" in was:
             forms = list(map(self._form, was["states"], was["forms"]))
-            made["forms"] = [forms[place] for place in order]
-        return made
+            record["forms"] = [forms[place] for place in order]
+        return record
 
     def _declared(
         self, was: Record, part: str, digests: tuple[str, ...], renew: Callable[[Record], Record]
     ) -> dict[str, Record]:
         """Return the views or sources of a record, with present digests where their declarations have not changed."""
-        made = {}
+        declared = {}
         for name, then in was[part].items():
             was_called, now = self.earlier[part].get(name), self.now[part].get(name)
             same = (
@@ -127,8 +127,8 @@ class _Names:
                 if was_called is None
                 else {each: now[each] for each in digests if then[each] == was_called[each]}
             )
-            made[name] = renew({**then, **same})
-        return made
+            declared[name] = renew({**then, **same})
+        return declared
 
     def _source(self, source: Record) -> Record:
         rows = source["retained"]
@@ -147,26 +147,26 @@ def _under_new_names(commit: Commit, names: Sequence[tuple[str, str]], present: 
     States of the plan that have one of the first names are ``present``: they are kept as well.
     """
     was = commit.plan
-    taken = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
-    if not taken:
+    renamings = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
+    if not renamings:
         return commit
     forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
     parts = {part: dict(was[part]) for part in ("spines", "labels") if part in was}
     states = dict(commit.states)
-    for old, new in taken:
+    for old, new in renamings:
         forms |= {new: forms[old]} if forms else {}
         for part in parts.values():
             part |= {new: part[old]} if old in part else {}
         for key, record in commit.states.items():
             name, _, bucket = key.rpartition("/")
             states |= {f"{new}/{bucket}": record} if name == old else {}
-    gone = {old for old, _ in taken}.difference(present)
-    made = {**was, **{part: _without(gone, held) for part, held in parts.items()}}
-    made["states"] = sorted({*was["states"], *(new for _, new in taken)} - gone)
+    gone = {old for old, _ in renamings}.difference(present)
+    plan = {**was, **{part: _without(gone, held) for part, held in parts.items()}}
+    plan["states"] = sorted({*was["states"], *(new for _, new in renamings)} - gone)
     if forms:
-        made["forms"] = [forms[name] for name in made["states"]]
+        plan["forms"] = [forms[name] for name in plan["states"]]
     return replace(
-        commit, plan=made, states={k: v for k, v in states.items() if k.rpartition("/")[0] not in gone}
+        commit, plan=plan, states={k: v for k, v in states.items() if k.rpartition("/")[0] not in gone}
     )
 
 

@@ -267,7 +267,7 @@ class Durability:
     # An epoch
 
     def log(
-        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
+        self, now: Now, epoch_input: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
     ) -> None:
         """Begin to write the input of an epoch to disk, if that makes it durable; ``append`` waits for it."""
         opened = self._now()
@@ -278,7 +278,7 @@ class Durability:
                 and not opened.is_due
                 and len(opened.past.waiting) + 1 < MOST_WAITING
                 and time.monotonic() - opened.committed_at < MOST_SECONDS
-                and opened.inputs.begin(now, offered, arrived, delivered)
+                and opened.inputs.begin(now, epoch_input, arrived, delivered)
             )
 
     def logged_before(self) -> None:
@@ -286,7 +286,7 @@ class Durability:
         self._now().waits = True
 
     def write(
-        self, passed: EvaluatedEpoch, metadata: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
+        self, evaluated: EvaluatedEpoch, metadata: CommitMetadata, elsewhere: Mapping[int, Saved] = NOWHERE
     ) -> None:
         """Write the states as staged, and the deltas, if a commit is due. Nothing is committed before ``append``.
 
@@ -297,9 +297,9 @@ class Durability:
             CheckpointError: the store refuses it; files that it has accepted are not named by any commit.
         """
         opened = self._now()
-        waiting = (*opened.past.waiting, passed)
+        waiting = (*opened.past.waiting, evaluated)
         is_due = opened.is_due or (
-            not opened.waits and (passed.epoch == 0 or len(waiting) >= self._checkpoint.every)
+            not opened.waits and (evaluated.epoch == 0 or len(waiting) >= self._checkpoint.every)
         )
         opened.staged = waiting, self._commit_of(opened, waiting, metadata, elsewhere) if is_due else None
 
@@ -479,11 +479,15 @@ class Durability:
         elsewhere: Mapping[int, Saved] = NOWHERE,
     ) -> tuple[Commit, Begun]:
         """Write the files that the record of these epochs names, except those that are written together with it."""
-        wanted = {
+        saved_states = {
             name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
         }
-        frames = [(view, passed.epoch, frame) for passed in waiting for view, frame in passed.deltas.items()]
-        begun = opened.saver.write_ahead(wanted, frames)
+        frames = [
+            (view, evaluated.epoch, frame)
+            for evaluated in waiting
+            for view, frame in evaluated.deltas.items()
+        ]
+        begun = opened.saver.write_ahead(saved_states, frames)
         deltas: dict[str, list[DeltaRef]] = {}
         for (view, _, _), ref in zip(frames, begun.deltas, strict=True):
             deltas.setdefault(view, []).append(ref)
@@ -495,7 +499,7 @@ class Durability:
             deltas={view: tuple(refs) for view, refs in deltas.items()},
             positions=metadata.positions,
             readers=metadata.readers,
-            epochs=tuple((passed.epoch, passed.instant, passed.watermarks) for passed in waiting),
+            epochs=tuple((evaluated.epoch, evaluated.instant, evaluated.watermarks) for evaluated in waiting),
             facts={**opened.facts, "rows": metadata.rows, BORN: opened.past.born},
             # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
             writer=new_writer(),

@@ -105,11 +105,11 @@ def _columns_before(node: PlanNode, was: Record, now: Record, order: list[str] |
 
 def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Schema]:
     """Yield the present columns, with removed ones in all places where they may have been."""
-    kept, removed = [name for name in now if name in types], [name for name in types if name not in now]
+    present, removed = [name for name in now if name in types], [name for name in types if name not in now]
     for tried, places in enumerate(combinations(range(len(types)), len(removed))):
         if tried == MOST_TRIED:
             return
-        remaining, missing = iter(kept), iter(removed)
+        remaining, missing = iter(present), iter(removed)
         names = [next(missing) if at in places else next(remaining) for at in range(len(types))]
         yield pl.Schema({name: types[name] for name in names})
 
@@ -135,12 +135,12 @@ def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan
     for call in plan.calls:
         if call.method:
             continue
-        name, before = call.made.name, replay.of(call.made)
+        name, before = call.result.name, replay.of(call.result)
         if before is None:
-            failed[name] = replay.failed[id(call.made)]
+            failed[name] = replay.failed[id(call.result)]
         else:
             earlier.add_view(name, before._place)
-            places |= _paired(plan, earlier, call.made._place, before._place)
+            places |= _paired(plan, earlier, call.result._place, before._place)
     return EarlierPlan(changes, earlier, compile_plan(earlier, Ledger(0)), places, failed)
 
 

@@ -35,12 +35,12 @@ def logged(entry: memoryview) -> Logged:
     """Return the epoch of an entry of the log."""
     length = int.from_bytes(entry[:LENGTH], "little")
     head, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
-    offered = EpochInput(watermarks=head["watermarks"], positions=head["positions"])
+    epoch_input = EpochInput(watermarks=head["watermarks"], positions=head["positions"])
     for source, size, is_consolidated in head["sources"]:
         frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
-        offered.deltas[source] = [Delta(frame, is_consolidated)]
+        epoch_input.deltas[source] = [Delta(frame, is_consolidated)]
         at += size
-    return Logged(head["epoch"], head["instant"], offered, head["heard"])
+    return Logged(head["epoch"], head["instant"], epoch_input, head["heard"])
 
 
 class InputLog:
@@ -50,13 +50,13 @@ class InputLog:
         self._log = log
 
     def begin(
-        self, now: Now, offered: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
+        self, now: Now, epoch_input: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
     ) -> bool:
         """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead."""
         if not self._log.is_ours:
             return False
         nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
-        if offered.fires or nbytes > MOST_BYTES or self._log.size > FULL:
+        if epoch_input.fires or nbytes > MOST_BYTES or self._log.size > FULL:
             return False
         try:
             streams = [_as_stream(delta.frame) for delta in arrived.values()]
@@ -67,7 +67,7 @@ class InputLog:
             for (source, delta), stream in zip(arrived.items(), streams, strict=True)
         ]
         head: dict[str, Any] = {
-            "epoch": now.epoch, "instant": now.instant, "watermarks": offered.watermarks, "positions": offered.positions,
+            "epoch": now.epoch, "instant": now.instant, "watermarks": epoch_input.watermarks, "positions": epoch_input.positions,
             "heard": dict(delivered), "sources": sources,
         }  # fmt: skip
         text = json.dumps(head).encode()

@@ -61,17 +61,17 @@ class PlanMatch:
         the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
         """
         without_deltas = (*self.new_views, *self.changed_views)
-        kept = tuple(f"{name}/" for name in views if name not in without_deltas)
+        unchanged = tuple(f"{name}/" for name in views if name not in without_deltas)
         anew = tuple(f"{name}/" for name in self.to_fill if name not in without_deltas)
         return {
             key: epoch + (key.startswith(anew) and epoch == last)
             for key, epoch in delivered.items()
-            if key.startswith(kept)
+            if key.startswith(unchanged)
         }
 
-    def positions(self, taken: Mapping[str, Any]) -> dict[str, Any]:
+    def positions(self, positions: Mapping[str, Any]) -> dict[str, Any]:
         """Return the positions of the sources that are still declared."""
-        return {name: position for name, position in taken.items() if name not in self.gone_sources}
+        return {name: position for name, position in positions.items() if name not in self.gone_sources}
 
     @property
     def is_same(self) -> bool:
@@ -99,12 +99,12 @@ def require_same_buckets(where: str, states: Mapping[str, StateRecord], routes: 
         CheckpointError: the rows of some meet in other buckets now: names the way out.
     """
     for name, record in states.items():
-        route, known = routes.get(name.rpartition("/")[0]), record.route
-        if route is None or known is None or not record.pieces:
+        route, route_before = routes.get(name.rpartition("/")[0]), record.route
+        if route is None or route_before is None or not record.pieces:
             continue
-        if (route.kind == "one") != (known["kind"] == "one"):
+        if (route.kind == "one") != (route_before["kind"] == "one"):
             raise CheckpointError(
-                f"{where}: state {name!r} was cut into buckets by the rule {known['kind']!r}, and is by {route.kind!r} now, "
+                f"{where}: state {name!r} was cut into buckets by the rule {route_before['kind']!r}, and is by {route.kind!r} now, "
                 f"as a trigger or a watermark goes by the order of rows: {OPEN_ONCE}"
             )
 
@@ -247,8 +247,8 @@ def _about_retained(
 def _about_gone_view(name: str, record: Record, now: Record) -> str:
     identity = record["views"][name]["identity"]
     same = [other for other, declared in now["views"].items() if declared["identity"] == identity]
-    kept = f" (view {same[0]!r} computes the same now, and keeps its state)" if same else ""
-    return f"- view {name!r} is no longer declared{kept}: declare it, or drop it with drop=({name!r},)"
+    remark = f" (view {same[0]!r} computes the same now, and keeps its state)" if same else ""
+    return f"- view {name!r} is no longer declared{remark}: declare it, or drop it with drop=({name!r},)"
 
 
 def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str], match: PlanMatch) -> str:

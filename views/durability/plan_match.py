@@ -126,11 +126,13 @@ def check_plan(
     if reasons := obstacles(record, now, plan, match, drop):
         raise CheckpointError("\n".join(["the checkpoint is of another plan:", *reasons]))
     unchanged_parts = _UnchangedParts.of(record, now, match)
-    kept = replace(unchanged_parts, sources=unchanged_parts.sources.difference(drop))
+    without_dropped = replace(unchanged_parts, sources=unchanged_parts.sources.difference(drop))
     return replace(
         match,
         lost={name: what for name in sorted(match.new) if (what := unchanged_parts.served(now, name))},
-        unclaimed=tuple(what for name in sorted(match.gone) if (what := kept.unclaimed(record, name))),
+        unclaimed=tuple(
+            what for name in sorted(match.gone) if (what := without_dropped.unclaimed(record, name))
+        ),
     )
 
 

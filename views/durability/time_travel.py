@@ -73,7 +73,7 @@ class Past:
         """
         refs = delta_files(self._log, view, since, self.born)
         written = [ref for ref in refs if ref.epoch <= until]
-        waiting = [passed.deltas for passed in self.waiting if since < passed.epoch <= until]
+        waiting = [evaluated.deltas for evaluated in self.waiting if since < evaluated.epoch <= until]
         return self._frames(view, written, waiting)
 
     def _frames(
@@ -82,7 +82,7 @@ class Past:
         yield from map(self._pieces.read_delta, written)
         yield from (deltas[view] for deltas in waiting if view in deltas)
 
-    def passed(self) -> Iterator[Noted]:
+    def past_epochs(self) -> Iterator[Noted]:
         """Yield times and watermarks of all epochs of the retained commits, the latest first."""
         for epoch in reversed(self._log.epochs()):
             yield from reversed(self._log.at(epoch).epochs)

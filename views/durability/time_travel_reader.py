@@ -49,17 +49,17 @@ class PastReader:
     ) -> Iterator[pl.DataFrame]:
         """See ``Past.deltas``."""
         if waiting and since >= waiting[0].epoch - 1:
-            found = [
-                passed.deltas[view]
-                for passed in waiting
-                if view in passed.deltas and since < passed.epoch <= until
+            frames = [
+                evaluated.deltas[view]
+                for evaluated in waiting
+                if view in evaluated.deltas and since < evaluated.epoch <= until
             ]
-            return iter([frame.clone() for frame in found])
+            return iter([frame.clone() for frame in frames])
         return self._read(waiting, lambda past: past.deltas(view, since, until))
 
-    def passed(self) -> list[Noted]:
-        """See ``Past.passed``."""
-        return self._read((), lambda past: list(past.passed()))
+    def past_epochs(self) -> list[Noted]:
+        """See ``Past.past_epochs``."""
+        return self._read((), lambda past: list(past.past_epochs()))
 
     def contents(
         self, view: str, epoch: int, ledger: Ledger, waiting: Sequence[EvaluatedEpoch]
@@ -82,5 +82,7 @@ class PastReader:
         last = self._log.refresh()
         past = Past(self._plan, self.record, self._log, self._pieces, allow_pickle=self._allow_pickle)
         past.born = self.born
-        past.waiting = tuple(passed for passed in waiting if last is None or passed.epoch > last.epoch)
+        past.waiting = tuple(
+            evaluated for evaluated in waiting if last is None or evaluated.epoch > last.epoch
+        )
         return past

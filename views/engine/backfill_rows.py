@@ -40,7 +40,7 @@ class Backfill:
 
 
 def backfilled(
-    view: str, given: object, sources: Mapping[str, Source], taken: Mapping[str, Position]
+    view: str, backfill: object, sources: Mapping[str, Source], positions: Mapping[str, Position]
 ) -> dict[str, RowsReader]:
     """Return readers of the rows given for sources.
 
@@ -48,29 +48,29 @@ def backfilled(
         PlanError: it is not a mapping of sources to rows, or rows end at another position than the engine has taken.
     """
     where = f"view {view!r}: backfill="
-    if given is None:
+    if backfill is None:
         return {}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    if not isinstance(backfill, Mapping) or not all(isinstance(name, str) for name in backfill):
         raise PlanError(
-            f"{where} is a {type(given).__name__}; give a mapping from sources to their rows up to now: {{'source': rows}}"
+            f"{where} is a {type(backfill).__name__}; give a mapping from sources to their rows up to now: {{'source': rows}}"
         )
-    if unknown := [name for name in given if name not in sources]:
+    if unknown := [name for name in backfill if name not in sources]:
         raise PlanError(f"{where} names {listed(unknown)}, which is no source; there are {listed(sources)}")
     readers: dict[str, RowsReader] = {}
-    for name, rows in given.items():
+    for name, rows in backfill.items():
         history = rows if isinstance(rows, Backfill) else Backfill(rows)
-        _require_no_gap(f"{where} of source {name!r}", history, sources[name], taken.get(name))
+        _require_no_gap(f"{where} of source {name!r}", history, sources[name], positions.get(name))
         readers[name] = partial(_all_rows, sources[name], history.rows)
     return readers
 
 
-def _require_no_gap(where: str, history: Backfill, source: Source, taken: Position | None) -> None:
+def _require_no_gap(where: str, history: Backfill, source: Source, position: Position | None) -> None:
     """Check that the rows end where the live rows begin.
 
     Raises:
         PlanError: they do not, or it is not stated where they end.
     """
-    if taken is None:
+    if position is None:
         if history.position is not None:
             raise PlanError(
                 f"{where} ends at position {history.position!r}, but nothing was pushed with a position; leave position= out, "
@@ -79,12 +79,12 @@ def _require_no_gap(where: str, history: Backfill, source: Source, taken: Positi
         return
     if history.position is None:
         raise PlanError(
-            f"{where} does not state where it ends; the engine has taken the input up to {taken!r}: give the rows up to and with "
-            f"that one as ec.Backfill(rows, position={taken!r})"
+            f"{where} does not state where it ends; the engine has taken the input up to {position!r}: give the rows up to and with "
+            f"that one as ec.Backfill(rows, position={position!r})"
         )
-    if source.positions.kept(history.position) != taken:
+    if source.positions.kept(history.position) != position:
         raise PlanError(
-            f"{where} ends at position {history.position!r}, but the engine has taken the input up to {taken!r}, so that rows "
+            f"{where} ends at position {history.position!r}, but the engine has taken the input up to {position!r}, so that rows "
             "would be missing or count twice; give the rows up to and with that one"
         )
 

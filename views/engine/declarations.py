@@ -59,20 +59,20 @@ class Declarations:
             PlanError: the name is that of another source, or options do not go together.
         """
         require_name("source", name)
-        if (known := self._sources.get(name)) is not None:
-            if not is_same(known, declare(Plan(), name, schema, **options)):
+        if (existing := self._sources.get(name)) is not None:
+            if not is_same(existing, declare(Plan(), name, schema, **options)):
                 raise PlanError(
                     f"source {name!r} is declared twice, in different ways; choose another name, or drop the one that is there "
                     f"with engine.drop_source({name!r})"
                 )
-            return known
+            return existing
         with self._change(f"source {name!r}") as change:
-            made = self._sources[name] = declare(self._plan, name, schema, **options)
+            source = self._sources[name] = declare(self._plan, name, schema, **options)
             change.untouched.add(name)
             change.has_epoch = False
         if self._running.has_begun:
             self._running.untouched.add(name)
-        return made
+        return source
 
     def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
         """Declare a view; the same one again is the one that is there. See ``Engine.view``."""
@@ -84,10 +84,10 @@ class Declarations:
             raise PlanError(
                 f"{where} is computed from source {listed(gone)}, which was dropped; declare it anew"
             )
-        known = self._views.get(name)
-        if known is not None and self._computes_the_same(known, collection):
-            return known
-        if known is not None and not replace:
+        existing = self._views.get(name)
+        if existing is not None and self._computes_the_same(existing, collection):
+            return existing
+        if existing is not None and not replace:
             raise PlanError(
                 f"{where} is declared twice, in different ways; choose another name, or replace the one that is there with "
                 "replace=True"
@@ -97,18 +97,18 @@ class Declarations:
                 f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
                 "(engine.ready()); before that, push the rows into their sources"
             )
-        given = backfilled(name, backfill, self._sources, self._running.positions)
+        readers = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
-        if known is None:
+        if existing is None:
             with self._change(where) as change:
-                change.filled, change.backfill, change.begun = (name,), given, (view,)
+                change.filled, change.backfill, change.begun = (name,), readers, (view,)
                 self._add(view, collection)
         else:
             with self._change(where) as change:
-                change.filled, change.backfill = (name,), given
-                self._replace(known, view, collection, change)
+                change.filled, change.backfill = (name,), readers
+                self._replace(existing, view, collection, change)
                 replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
-                change.done.append(lambda: setattr(known, "_gone", replaced))
+                change.done.append(lambda: setattr(existing, "_gone", replaced))
         return view
 
     def drop_view(self, name: str) -> None:
@@ -146,22 +146,22 @@ class Declarations:
 
     # Details
 
-    def _computes_the_same(self, known: View, collection: Collection) -> bool:
+    def _computes_the_same(self, existing: View, collection: Collection) -> bool:
         """Return whether a view is declared again as it is.
 
         Raises:
             PlanError: they look the same, but refer to different objects that cannot be inspected.
         """
-        if known._place == collection._place:
+        if existing._place == collection._place:
             return True
         identities = plan_identities(self._plan)
-        if identities[known._place] != identities[collection._place]:
+        if identities[existing._place] != identities[collection._place]:
             return False
-        places = sorted(self._plan.behind(known._place) | self._plan.behind(collection._place))
+        places = sorted(self._plan.behind(existing._place) | self._plan.behind(collection._place))
         try:
             require_distinguishable(self._plan, identities, places)
         except CheckpointError as error:
-            raise as_refusal(f"view {known.name!r}", error) from error
+            raise as_refusal(f"view {existing.name!r}", error) from error
         return True
 
     def _add(self, view: View, collection: Collection) -> None:
@@ -169,25 +169,25 @@ class Declarations:
         self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
         self._views[view.name] = view
 
-    def _replace(self, known: View, view: View, collection: Collection, change: _Change) -> None:
+    def _replace(self, existing: View, view: View, collection: Collection, change: _Change) -> None:
         """Put a view in the place of another one, whose subscriptions go on with it."""
-        name, readers = known.name, self._running.readers
-        same = list(known.schema.items()) == list(view.schema.items())
+        name, readers = existing.name, self._running.readers
+        same = list(existing.schema.items()) == list(view.schema.items())
         if same:
-            view._history = known._history
+            view._history = existing._history
             change.replaced.add(name)
         else:
-            self._require_schema_readers(known)
+            self._require_schema_readers(existing)
             change.begun = (view,)
         self._plan.remove_view(name)
         self._add(view, collection)
-        followed = SchemaChange(name, self._running.epoch + 1, known.schema, view.schema)
-        places = [(each, each.place) for each in known.subscriptions]
-        view._subscriptions = known.subscriptions
+        followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)
+        places = [(each, each.place) for each in existing.subscriptions]
+        view._subscriptions = existing.subscriptions
         if not same:
             named = readers.forget(name, only_closed=True)
             change.undo.append(lambda: readers.restore(named))
-        for each in known.subscriptions:
+        for each in existing.subscriptions:
             each.follow(view, None if same else followed)
 
         def return_readers() -> None:
@@ -240,8 +240,8 @@ class Declarations:
                 for undo in reversed(change.undo):
                     undo()
                 raise
-            for done in change.done:
-                done()
+            for action in change.done:
+                action()
         if result is not None:
             running.follow_up(result)
 
@@ -259,7 +259,7 @@ class Declarations:
         except CheckpointError as error:
             raise as_refusal(where, error) from error
 
-    def _exchange(self, before: Before, made: Recompiled, change: _Change) -> Any:
+    def _exchange(self, before: Before, recompiled: Recompiled, change: _Change) -> Any:
         """Go on with the circuit of the changed plan, and publish what it adds."""
         running, epoch = self._running, self._running.epoch
         durability = running.durability
@@ -267,17 +267,17 @@ class Declarations:
             view._history.begin(epoch, None if durability is None else durability.past)
         if not change.has_epoch:
             if durability is None:
-                return running.exchange(made.compiled, None)
-            with durability.redeclared(made.compiled, made.record, {}):
-                return running.exchange(made.compiled, None)
-        deltas = dict(made.filled)
+                return running.exchange(recompiled.compiled, None)
+            with durability.redeclared(recompiled.compiled, recompiled.record, {}):
+                return running.exchange(recompiled.compiled, None)
+        deltas = dict(recompiled.filled)
         for name in change.replaced:
             deltas[name] = difference(deltas[name], before.compiled.contents[name].emitted())
         if durability is None:
-            return running.exchange(made.compiled, deltas)
+            return running.exchange(recompiled.compiled, deltas)
         born = {view.name: epoch + 1 for view in change.begun}
-        with durability.redeclared(made.compiled, made.record, born):
-            return running.exchange(made.compiled, deltas)
+        with durability.redeclared(recompiled.compiled, recompiled.record, born):
+            return running.exchange(recompiled.compiled, deltas)
 
 
 class _Change:
@@ -299,22 +299,22 @@ class _Change:
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, View]) -> list[str]:
     """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked."""
-    made, before = {id(call.made): call for call in plan.calls}, [view]
-    while (call := made.get(id(before[-1]))) and call.method == FORKED:
+    calls_by_result, before = {id(call.result): call for call in plan.calls}, [view]
+    while (call := calls_by_result.get(id(before[-1]))) and call.method == FORKED:
         before.append(call.receiver)
     return [
         name for name, other in views.items() if other is not view and stands_on(plan.calls, other, before)
     ]
 
 
-def _return_to(known: dict[str, Any], before: Mapping[str, Any]) -> None:
+def _return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
     """Make a mapping, which others hold, what it was before."""
-    for name in known.keys() - before.keys():
-        del known[name]
-    known.update(before)
+    for name in mapping.keys() - before.keys():
+        del mapping[name]
+    mapping.update(before)
 
 
-def _named(kind: str, name: str, known: Mapping[str, Any]) -> Any:
-    if name not in known:
-        raise PlanError(f"there is no {kind} {name!r}; there are {listed(known)}")
-    return known[name]
+def _named(kind: str, name: str, declared: Mapping[str, Any]) -> Any:
+    if name not in declared:
+        raise PlanError(f"there is no {kind} {name!r}; there are {listed(declared)}")
+    return declared[name]

@@ -309,28 +309,28 @@ class Engine(LiveDeclarations):
 
     def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
-        if block is not None and (taken := block.take(batch, self.positions)) is not None:
-            return self.epoch_number + taken
-        offered = EpochInput()
-        offered.take(batch)
-        return self._run(offered, at)
+        if block is not None and (is_new := block.take(batch, self.positions)) is not None:
+            return self.epoch_number + is_new
+        epoch_input = EpochInput()
+        epoch_input.take(batch)
+        return self._run(epoch_input, at)
 
-    def _run(self, offered: EpochInput, at: datetime | str | None) -> int:
+    def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
-            self._require_declared(offered)
-            offered = offered.without(self.positions)
-            return self.epoch_number if offered.is_repeated else self._running.run(offered, at)
+            self._require_declared(epoch_input)
+            epoch_input = epoch_input.without(self.positions)
+            return self.epoch_number if epoch_input.is_repeated else self._running.run(epoch_input, at)
 
-    def _require_declared(self, offered: EpochInput) -> None:
+    def _require_declared(self, epoch_input: EpochInput) -> None:
         """Check that the sources are those for which the batches were checked.
 
         Raises:
             InputError: one was dropped meanwhile, and perhaps declared anew.
         """
-        for batch in offered.batches:
-            known = self.sources.get(batch.source)
-            if known is None or known.positions is not batch.positions:
+        for batch in epoch_input.batches:
+            source = self.sources.get(batch.source)
+            if source is None or source.positions is not batch.positions:
                 raise InputError(
                     f"source {batch.source!r} was dropped after these rows were checked for it; nothing has changed, push them "
                     "again into a source that is declared"
@@ -359,12 +359,12 @@ class Engine(LiveDeclarations):
         self._shown()
         with gathered(self) as block:
             yield block
-            offered = block.close()
-        if not offered.is_repeated:
+            epoch_input = block.close()
+        if not epoch_input.is_repeated:
             with self._turn:
                 before = self.epoch_number
                 try:
-                    self._run(offered, at)
+                    self._run(epoch_input, at)
                 finally:  # The epoch is done nevertheless if only a subscriber has raised.
                     block.number = before + 1 if self.epoch_number > before else None
 
@@ -377,10 +377,10 @@ class Engine(LiveDeclarations):
         with self._turn:
             if self.is_durable or self._running.epoch:
                 raise PlanError("an engine opens one checkpoint, before its first push; make a new engine")
-            found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-            if found.resident_bytes is not None:
+            settings = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+            if settings.resident_bytes is not None:
                 self._require_one_worker("Checkpoint(resident_bytes=...)", RESIDENT_ALONE)
-            durability = Durability(found, self._plan)
+            durability = Durability(settings, self._plan)
             self._running = Running(
                 self._plan, self.sources, self.views, self._running.log, self._turn, durability, self._workers
             )

@@ -120,13 +120,13 @@ class Running:
         Raises:
             CheckpointError: the checkpoint cannot be opened; nothing has changed.
         """
-        known = self._published
-        if known is None or (known.epoch == 0 and self._is_outdated):
+        published = self._published
+        if published is None or (published.epoch == 0 and self._is_outdated):
             with self._turn:
                 self.current()
-                known = self._published
-        assert known is not None, "what is compiled is published"
-        return known
+                published = self._published
+        assert published is not None, "what is compiled is published"
+        return published
 
     @contextmanager
     def reading(self, view: str) -> Iterator[Published]:
@@ -136,8 +136,8 @@ class Running:
 
     def shown(self) -> tuple[int, Mapping[str, Position]]:
         """Return the last epoch and the positions, without compiling or opening anything."""
-        known = self._published
-        return (self.epoch, self.positions) if known is None else (known.epoch, known.positions)
+        published = self._published
+        return (self.epoch, self.positions) if published is None else (published.epoch, published.positions)
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
@@ -189,7 +189,7 @@ class Running:
             self.untouched = set(self._sources)
         return self._compiled
 
-    def run(self, offered: EpochInput, at: datetime | str | None) -> int:
+    def run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
         """Run one epoch, deliver it to subscribers, and return its number.
 
         Raises:
@@ -202,23 +202,23 @@ class Running:
                 "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
             )
         with self.giving_way:
-            return self._run(offered, None if at is None else processing_time(at))
+            return self._run(epoch_input, None if at is None else processing_time(at))
 
-    def _run(self, offered: EpochInput, at: datetime | None) -> int:
+    def _run(self, epoch_input: EpochInput, at: datetime | None) -> int:
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
         begun = self.events.begin(compiled.ledger)
         try:
-            evaluated = self._step(compiled, now, offered)
+            evaluated = self._step(compiled, now, epoch_input)
         except BaseException as error:
             self.events.failed(now, error)
             raise
-        self.events.end(begun, now, offered, evaluated.passed, compiled.ledger)
+        self.events.end(begun, now, epoch_input, evaluated.epoch, compiled.ledger)
         self._merges.report(int(now.epoch), compiled.circuit.nodes)
         if self.untouched:
-            self.untouched.difference_update(offered.deltas, offered.watermarks)
+            self.untouched.difference_update(epoch_input.deltas, epoch_input.watermarks)
         try:
             self._choreography.follow_up(now, evaluated)
         finally:
@@ -291,9 +291,7 @@ class Running:
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        self._choreography.follow_up(
-            Now.at(Epoch(evaluated.passed.epoch), evaluated.passed.instant), evaluated
-        )
+        self._choreography.follow_up(Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant), evaluated)
 
     @property
     def has_begun(self) -> bool:
@@ -360,7 +358,7 @@ class Running:
                 return compiled
             self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
             self.readers.remember(resumed.readers)
-            self.log.go_on(resumed.last, resumed.rows, durability.past.passed)
+            self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
             if resumed.logged:
                 resumed = self._evaluated_again(durability, compiled, resumed)
             if resumed.filled or resumed.is_computed:
@@ -386,7 +384,7 @@ class Running:
                 self._step(
                     compiled,
                     logged.now,
-                    logged.offered.among(self._sources, compiled.clocks),
+                    logged.epoch_input.among(self._sources, compiled.clocks),
                     silent=resumed.filled,
                 )
             except EvercurrentError as error:
@@ -416,17 +414,17 @@ class Running:
         )
 
     def _step(
-        self, compiled: Compiled, now: Now, offered: EpochInput, silent: Container[str] | None = None
+        self, compiled: Compiled, now: Now, epoch_input: EpochInput, silent: Container[str] | None = None
     ) -> EpochResult:
         """Run one epoch, see ``Choreography.make_real``.
 
         ``silent``: the epoch is evaluated again, and the deltas of these views are not published.
         """
         log: InputLog = "written" if silent is not None else "to write" if now.epoch else "none"
-        taken = TakenInput(offered, offered.arrived(), log, () if silent is None else silent)
+        taken_input = TakenInput(epoch_input, epoch_input.arrived(), log, () if silent is None else silent)
         if self._evaluator is None or self._evaluator.compiled is not compiled:
             self._evaluator = self._evaluator_of(compiled)
-        return self._choreography.make_real(self._evaluator, now, taken)
+        return self._choreography.make_real(self._evaluator, now, taken_input)
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
@@ -444,18 +442,18 @@ class Running:
 
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        passed = evaluated.passed
+        epoch = evaluated.epoch
         self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
-        for name, delta in passed.deltas.unread.items():
+        for name, delta in epoch.deltas.unread.items():
             self._views[name]._history.append(delta)
         if now.epoch:
-            self.log.note(now.epoch, now.processing_time, passed.watermarks, evaluated.rows)
+            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows)
         if self._evaluator is not None:
             self._publish(self._evaluator.compiled, evaluated)
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, evaluated.passed.deltas)
+        self.readers.notify(now.epoch, evaluated.epoch.deltas)
 
     def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
         """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
@@ -467,20 +465,20 @@ class Running:
         if before is not None and before.compiled is compiled:
             views = dict(before.views)
             touched = self._views if evaluated is None else evaluated.touched
-        changed = () if evaluated is None else evaluated.passed.deltas
+        changed = () if evaluated is None else evaluated.epoch.deltas
         for name in touched:
-            known, readable = views.get(name), compiled.contents[name]
-            if known is None or name in changed:
+            view_before, readable = views.get(name), compiled.contents[name]
+            if view_before is None or name in changed:
                 views[name] = PublishedView.of(readable, self._views[name]._history.now())
-            elif not known.is_current:
-                views[name] = PublishedView.of(readable, known.history, known)
+            elif not view_before.is_current:
+                views[name] = PublishedView.of(readable, view_before.history, view_before)
         self._published = Published(
             compiled,
             self.epoch,
             self.positions,
             {name: clock.before for name, clock in compiled.clocks.items()}
             if evaluated is None
-            else evaluated.passed.watermarks,
+            else evaluated.epoch.watermarks,
             views,
             compiled.ledger.refused.now(),
             self.log.now(),
@@ -503,7 +501,7 @@ class Running:
         durability.bear(resumed.filled, now.epoch)
         filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
-        self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.passed)
+        self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.past_epochs)
 
     def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
         require_epoch(view, "epoch", epoch)

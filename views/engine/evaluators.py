@@ -26,7 +26,7 @@ InputLog = Literal["to write", "written", "none"]
 class TakenInput:
     """The input of an epoch as it is evaluated. The deltas of views in ``silent`` are not published."""
 
-    offered: EpochInput = field(default_factory=EpochInput)
+    epoch_input: EpochInput = field(default_factory=EpochInput)
     arrived: Mapping[str, Delta] = field(default_factory=dict)
     log: InputLog = "none"
     silent: Container[str] = ()
@@ -34,14 +34,14 @@ class TakenInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochResult:
-    """The result of evaluating an epoch: ``passed`` is what is written of it, the rest is needed by this process only.
+    """The result of evaluating an epoch: ``epoch`` is what is written of it, the rest is needed by this process only.
 
     ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time. ``touched``
     are the views whose states may have changed. ``elsewhere`` has the contents after this epoch of states whose changes are
     staged in other objects, by the ``id`` of the state.
     """
 
-    passed: EvaluatedEpoch
+    epoch: EvaluatedEpoch
     positions: Mapping[str, Position]
     rows: Mapping[str, pl.DataFrame]
     touched: tuple[str, ...]
@@ -57,21 +57,21 @@ class CircuitEvaluator:
         """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.offered.watermarks.items():
+        for source, watermark in taken_input.epoch_input.watermarks.items():
             self.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        staged = self._staged = self.compiled.circuit.evaluate(now, taken.arrived)
+        staged = self._staged = self.compiled.circuit.evaluate(now, taken_input.arrived)
         changed: dict[str, ViewDelta] = {}
         for name, delta in self.compiled.of_views(staged.deltas):
-            if name not in taken.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
+            if name not in taken_input.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
                 changed[name] = emitted
         return EpochResult(
             EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), ViewDeltas(changed)),
-            taken.offered.positions,
+            taken_input.epoch_input.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
         )
@@ -80,7 +80,7 @@ class CircuitEvaluator:
         """See ``Evaluator``."""
         assert self._staged is not None, "an epoch is evaluated before it is committed"
         self.compiled.circuit.commit(self._staged)
-        self._marks, self._staged = evaluated.passed.watermarks, None
+        self._marks, self._staged = evaluated.epoch.watermarks, None
 
     def discard(self) -> None:
         """See ``Evaluator``."""
@@ -102,14 +102,14 @@ class FilledViews:
         self._filled = filled
         self._watermarks = watermarks
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``: the epoch has no input."""
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
-        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
-        return EpochResult(passed, {}, {}, tuple(self._filled))
+        epoch = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
+        return EpochResult(epoch, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``: the states hold the rows already."""

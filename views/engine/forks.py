@@ -59,10 +59,10 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
             view._history = origin.views[name]._history.forked()
         else:
             view._history.begin(states.epoch, None)
-    made = Running(plan, sources, views, log, engine.turn)
+    forked = Running(plan, sources, views, log, engine.turn)
     untouched = running.untouched if checkpoint is None else ()
-    made.begin_with(states.compiled, states.epoch, states.positions, untouched)
-    return made
+    forked.begin_with(states.compiled, states.epoch, states.positions, untouched)
+    return forked
 
 
 def compared(
@@ -81,22 +81,22 @@ def compared(
         raise PlanError(
             f"compare: view {listed(reshaped)} has other columns in the other engine; rename or drop it in the fork"
         )
-    found: dict[str, pl.DataFrame] = {}
+    differences: dict[str, pl.DataFrame] = {}
     for name in common:
         ours, theirs = fork.views[name], other.views[name]
         if ours.shares_all(theirs):
             continue
         changed = difference(_counted(ours.rows()), _counted(theirs.rows())).consolidate()
         if len(changed):
-            found[name] = changed.frame.select(*views[name].columns, DIFF)
-    return found
+            differences[name] = changed.frame.select(*views[name].columns, DIFF)
+    return differences
 
 
 def _counted(rows: pl.DataFrame) -> Delta:
     return Delta.of(rows, np.ones(rows.height, np.int64))
 
 
-def checkpoint_of(running: Running, given: object, epoch: object) -> Checkpoint | None:
+def checkpoint_of(running: Running, checkpoint: object, epoch: object) -> Checkpoint | None:
     """Return the checkpoint from which an engine is forked; None if it is forked as it is now.
 
     Raises:
@@ -104,8 +104,8 @@ def checkpoint_of(running: Running, given: object, epoch: object) -> Checkpoint 
     """
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | np.integer)):
         raise InputError(f"fork: epoch={epoch!r}; give the number of an epoch")
-    if given is not None:
-        return given if isinstance(given, Checkpoint) else Checkpoint(given)  # type: ignore[arg-type]
+    if checkpoint is not None:
+        return checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)  # type: ignore[arg-type]
     if epoch is None or int(epoch) == running.shown()[0]:
         return None
     if running.durability is None:

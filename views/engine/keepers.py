@@ -20,7 +20,7 @@ MetadataOf = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], Comm
 class InMemory:
     """Keeps epochs only in the states of this process: nothing is written, and nothing can fail."""
 
-    def log(self, now: Now, taken: TakenInput) -> None:
+    def log(self, now: Now, taken_input: TakenInput) -> None:
         """See ``Keeper``: there is no log."""
 
     def write(self, now: Now, evaluated: EpochResult) -> None:
@@ -49,19 +49,19 @@ class OnDisk:
         self._metadata = metadata
         self._delivered = delivered
 
-    def log(self, now: Now, taken: TakenInput) -> None:
+    def log(self, now: Now, taken_input: TakenInput) -> None:
         """See ``Keeper``."""
-        if taken.log == "to write":
-            self._durability.log(now, taken.offered, taken.arrived, self._delivered())
-        elif taken.log == "written":
+        if taken_input.log == "to write":
+            self._durability.log(now, taken_input.epoch_input, taken_input.arrived, self._delivered())
+        elif taken_input.log == "written":
             self._durability.logged_before()
 
     def write(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Keeper``."""
-        for delta in evaluated.passed.deltas.unread.values():
+        for delta in evaluated.epoch.deltas.unread.values():
             _ = delta.frame  # Now, and not all at once in the commit that writes many epochs.
         metadata = self._metadata(evaluated.positions, evaluated.rows)
-        self._durability.write(evaluated.passed, metadata, evaluated.elsewhere)
+        self._durability.write(evaluated.epoch, metadata, evaluated.elsewhere)
 
     def append(self) -> None:
         """See ``Keeper``."""

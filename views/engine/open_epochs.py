@@ -26,35 +26,35 @@ class OpenEpoch:
     def __init__(self, engine: object) -> None:
         self.number: int | None = None
         self._engine = engine
-        self._offered: EpochInput | None = EpochInput()
+        self._input: EpochInput | None = EpochInput()
         self._guard = Guard()
 
-    def take(self, batch: Batch, taken: Mapping[str, Position]) -> bool | None:
+    def take(self, batch: Batch, positions: Mapping[str, Position]) -> bool | None:
         """Take a batch and return True; return False if it was taken before, None if the block has ended meanwhile.
 
         Raises:
             InputError: a position that goes back, or a watermark that would move back.
         """
         with self._guard.lock:
-            offered = self._offered
-            if offered is None:
+            epoch_input = self._input
+            if epoch_input is None:
                 return None
-            is_new = not offered.skips(batch, taken)
+            is_new = not epoch_input.skips(batch, positions)
             if is_new:
-                offered.take(batch)
+                epoch_input.take(batch)
             return is_new
 
     def close(self) -> EpochInput:
         """End the block and return its input."""
         with self._guard.lock:
-            offered, self._offered = self._offered, None
-        assert offered is not None, "a block ends once"
-        return offered
+            epoch_input, self._input = self._input, None
+        assert epoch_input is not None, "a block ends once"
+        return epoch_input
 
     @property
     def is_open(self) -> bool:
         """Whether the block has not ended."""
-        return self._offered is not None
+        return self._input is not None
 
     def is_of(self, engine: object) -> bool:
         """Return whether it is a block of this engine."""

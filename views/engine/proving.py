@@ -36,7 +36,7 @@ class Prover:
         self._kept = {id(view): view for view in views.values()}
         for call in reversed(plan.calls):
             # The calls were made on the views of the engine that was forked.
-            if call.method == FORKED and (view := self._kept.get(id(call.made))) is not None:
+            if call.method == FORKED and (view := self._kept.get(id(call.result))) is not None:
                 self._kept[id(call.receiver)] = view
 
     def proof(self, name: str) -> Proof:
@@ -45,8 +45,8 @@ class Prover:
         Raises:
             InputError: it cannot be proved.
         """
-        kept = self._compiled.contents[name].emitted().frame
-        return proof(self._views[name], self._epoch, Evaluation(self._plan.calls, self._named), kept)
+        contents = self._compiled.contents[name].emitted().frame
+        return proof(self._views[name], self._epoch, Evaluation(self._plan.calls, self._named), contents)
 
     def lineage(self, name: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
         """Return the rows from which a row of a view comes; see ``View.lineage``.
@@ -54,19 +54,19 @@ class Prover:
         Raises:
             InputError: there is no such row, or it cannot be followed back.
         """
-        kept = Batch(self._compiled.contents[name].emitted().frame)
-        return lineage(self._views[name], Evaluation(self._plan.calls, self._named), kept, row, limit)
+        contents = Batch(self._compiled.contents[name].emitted().frame)
+        return lineage(self._views[name], Evaluation(self._plan.calls, self._named), contents, row, limit)
 
     def proofs(self, names: Iterable[str]) -> Proofs:
         """Return the proofs of all views that can be proved."""
-        found: dict[str, Proof] = {}
+        proofs: dict[str, Proof] = {}
         refused: dict[str, str] = {}
         for name in names:
             try:
-                found[name] = self.proof(name)
+                proofs[name] = self.proof(name)
             except InputError as error:
                 refused[name] = str(error)
-        return Proofs(found, refused)
+        return Proofs(proofs, refused)
 
     def _named(self, value: Any) -> Named | None:
         """Return what is kept of a source or a view; None for any other value."""

@@ -27,19 +27,19 @@ from ..epochs.run_log import RunLog
 class _Rows:
     """The rows of a view, made when they are first read; other readers wait meanwhile."""
 
-    __slots__ = ("_guard", "made")
+    __slots__ = ("_guard", "frame")
 
     def __init__(self) -> None:
-        self.made: pl.DataFrame | None = None
+        self.frame: pl.DataFrame | None = None
         self._guard = Guard()
 
     def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
         """The rows of these versions, by reference."""
-        if self.made is None:
+        if self.frame is None:
             with self._guard.lock:
-                if self.made is None:
-                    self.made = readable.contents(versions)
-        return self.made
+                if self.frame is None:
+                    self.frame = readable.contents(versions)
+        return self.frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -59,8 +59,8 @@ def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: A
         return observe
 
     for field, (name, unit, description) in FIGURES.items():
-        made = meter.create_observable_counter if field == "rows_out" else meter.create_observable_gauge
-        made(name, callbacks=[observed(field)], unit=unit, description=description)
+        create = meter.create_observable_counter if field == "rows_out" else meter.create_observable_gauge
+        create(name, callbacks=[observed(field)], unit=unit, description=description)
     refused = meter.create_counter(
         "evercurrent.refused", unit="{row}", description="Rows refused into the ledger."
     )

@@ -102,16 +102,16 @@ class ReadForms(TableForms):
         ([('a', 2)], [], [('b', 1)])
         """
         where = f"view {self.name!r}: lookup"
-        wanted = self._wanted(where, key, columns)
-        names = list(wanted)
+        key_values = self._wanted(where, key, columns)
+        names = list(key_values)
         require_columns(where, self.schema, names)
         types = pl.Schema({name: self.schema[name] for name in names})
-        frame = pushed_frame(where, types, {name: [value] for name, value in wanted.items()}).frame
+        frame = pushed_frame(where, types, {name: [value] for name, value in key_values.items()}).frame
         try:
             row = pl.DataFrame([exactly(frame.get_column(name), dtype) for name, dtype in types.items()])
         except LossyValueError as error:
             raise InputError(
-                f"{where}: the key {wanted!r} does not fit the columns {dict(types)}: {error}"
+                f"{where}: the key {key_values!r} does not fit the columns {dict(types)}: {error}"
             ) from error
         with self._now() as now:
             return now.rows_of(self.name, row)

@@ -65,26 +65,28 @@ class WorkerEvaluator:
         self._read = self._states_of_views()
         self._inner.states = self._cut()
 
-    def promise(self, taken: TakenInput) -> None:
+    def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
-        self._inner.promise(BucketInput(lambda _: [], taken.offered.watermarks))
+        self._inner.promise(BucketInput(lambda _: [], taken_input.epoch_input.watermarks))
 
-    def evaluate(self, now: Now, taken: TakenInput) -> EpochResult:
+    def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        arrived = {name: delta.frame for name, delta in taken.arrived.items()}
-        given = BucketInput(lambda instant: self._workers.arrive(instant, arrived), fires=taken.offered.fires)
-        work = self._inner.evaluate(now, given)
-        work.states |= {name: record_of(saved) for name, (_, saved) in work.kept.items()}
-        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.kept)
+        arrived = {name: delta.frame for name, delta in taken_input.arrived.items()}
+        bucket_input = BucketInput(
+            lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
+        )
+        work = self._inner.evaluate(now, bucket_input)
+        work.states |= {name: record_of(saved) for name, (_, saved) in work.changed.items()}
+        ids = dict.fromkeys(name.rpartition("/")[0] for name in work.changed)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
         self._staged = work, elsewhere
-        passed = EvaluatedEpoch(
-            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken)
+        epoch = EvaluatedEpoch(
+            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken_input)
         )
         return EpochResult(
-            passed,
-            taken.offered.positions,
+            epoch,
+            taken_input.epoch_input.positions,
             self._rows(work),
             tuple(view for view, read in self._read.items() if not read.isdisjoint(ids)),
             elsewhere,
@@ -110,16 +112,16 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
-    def _deltas(self, now: Now, work: BucketResult, taken: TakenInput) -> ViewDeltas:
+    def _deltas(self, now: Now, work: BucketResult, taken_input: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
-        found: dict[str, ViewDelta] = {}
+        deltas: dict[str, ViewDelta] = {}
         for view in self._views:
             frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
-            if not frames or view in taken.silent:
+            if not frames or view in taken_input.silent:
                 continue
             if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
-                found[view] = emitted
-        return ViewDeltas(found)
+                deltas[view] = emitted
+        return ViewDeltas(deltas)
 
     def _rows(self, work: BucketResult) -> dict[str, pl.DataFrame]:
         """Return how many rows came from sources with event time, as frames without columns."""

@@ -44,7 +44,7 @@ Result_contra = TypeVar("Result_contra", contravariant=True)
 class Evaluator(Protocol[Input_contra, Result]):
     """Evaluates epochs: the circuit of this process, or stages over buckets."""
 
-    def promise(self, taken: Input_contra) -> None:
+    def promise(self, taken_input: Input_contra) -> None:
         """Stage the watermarks that are set by hand.
 
         Raises:
@@ -52,7 +52,7 @@ class Evaluator(Protocol[Input_contra, Result]):
         """
         ...
 
-    def evaluate(self, now: Now, taken: Input_contra) -> Result:
+    def evaluate(self, now: Now, taken_input: Input_contra) -> Result:
         """Return the deltas and watermarks of the epoch; whatever outlives the epoch is staged."""
         ...
 
@@ -68,7 +68,7 @@ class Evaluator(Protocol[Input_contra, Result]):
 class Keeper(Protocol[Input_contra, Result_contra]):
     """Makes epochs outlive the process, or does nothing."""
 
-    def log(self, now: Now, taken: Input_contra) -> None:
+    def log(self, now: Now, taken_input: Input_contra) -> None:
         """Begin to write the input, if that alone makes the epoch durable."""
         ...
 
@@ -126,7 +126,7 @@ class Choreography(Generic[Input, Result]):
         """Whether an epoch is being evaluated or committed."""
         return self._is_running
 
-    def make_real(self, evaluator: Evaluator[Input, Result], now: Now, taken: Input) -> Result:
+    def make_real(self, evaluator: Evaluator[Input, Result], now: Now, taken_input: Input) -> Result:
         """Evaluate an epoch, write it, commit it and publish it; or change nothing."""
         if self._is_running:
             raise InputError(
@@ -137,9 +137,9 @@ class Choreography(Generic[Input, Result]):
             self._is_running = True
             try:
                 with interruptible():
-                    evaluator.promise(taken)
-                    self._keeper.log(now, taken)
-                    evaluated = evaluator.evaluate(now, taken)
+                    evaluator.promise(taken_input)
+                    self._keeper.log(now, taken_input)
+                    evaluated = evaluator.evaluate(now, taken_input)
                     self._audience.deliver_first(now, evaluated)
                     self._keeper.write(now, evaluated)
                 self._keeper.append()

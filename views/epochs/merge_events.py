@@ -40,11 +40,11 @@ class MergeEvents:
                     _report(epoch, node.name, earlier - sizes, sizes - earlier)
 
 
-def _report(epoch: int, node: str, gone: Counter[int], made: Counter[int]) -> None:
+def _report(epoch: int, node: str, old: Counter[int], new: Counter[int]) -> None:
     """Report a merge if it was large: runs of some sizes are gone, and others are there instead."""
-    entries, into = sum(gone.elements()), sum(made.elements())
-    if gone.total() > 1 and entries >= LARGE:
+    entries, into = sum(old.elements()), sum(new.elements())
+    if old.total() > 1 and entries >= LARGE:
         LOG.info(
-            "epoch %d: %d runs of %d entries are merged in a state of %s", epoch, gone.total(), entries, node,
+            "epoch %d: %d runs of %d entries are merged in a state of %s", epoch, old.total(), entries, node,
             extra={"event": "merge", "epoch": epoch, "node": node, "entries": entries, "merged": into},
         )  # fmt: skip

@@ -41,13 +41,15 @@ class Batch:
     positions: Positions = field(default=Positions(""), repr=False)
     """How positions of the source are compared."""
 
-    def is_taken(self, taken: Mapping[str, Position]) -> bool:
+    def is_taken(self, positions: Mapping[str, Position]) -> bool:
         """Return whether the batch was taken before, where sources were taken up to these positions.
 
         Raises:
             InputError: the position cannot be compared with the last one; names the source.
         """
-        return self.position is not None and self.positions.is_taken(self.position, taken.get(self.source))
+        return self.position is not None and self.positions.is_taken(
+            self.position, positions.get(self.source)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +88,19 @@ class EpochInput:
             self.add(batch.source, batch.delta, batch.position)
         self.batches.append(batch)
 
-    def without(self, taken: Mapping[str, Position]) -> EpochInput:
+    def without(self, positions: Mapping[str, Position]) -> EpochInput:
         """Return the input without what other epochs have taken meanwhile, by these positions of the sources.
 
         Raises:
             InputError: a position cannot be compared with the one reached meanwhile.
         """
-        left = [batch for batch in self.batches if not batch.is_taken(taken)]
-        if len(left) == len(self.batches):
+        remaining = [batch for batch in self.batches if not batch.is_taken(positions)]
+        if len(remaining) == len(self.batches):
             return self
-        offered = EpochInput(skipped=self.skipped + len(self.batches) - len(left), fires=self.fires)
-        for batch in left:
-            offered.take(batch)
-        return offered
+        epoch_input = EpochInput(skipped=self.skipped + len(self.batches) - len(remaining), fires=self.fires)
+        for batch in remaining:
+            epoch_input.take(batch)
+        return epoch_input
 
     def add(self, source: str, delta: Delta, position: Position | None) -> None:
         """Add the changes of one push, and the position up to which the source is taken with it."""
@@ -119,13 +121,13 @@ class EpochInput:
             )
         self.watermarks[source] = watermark
 
-    def skips(self, batch: Batch, taken: Mapping[str, Position]) -> bool:
+    def skips(self, batch: Batch, positions: Mapping[str, Position]) -> bool:
         """Return whether a batch was taken before, in this epoch or an earlier one, and count it if so.
 
         Raises:
             InputError: its position cannot be compared with the last one.
         """
-        is_known = batch.is_taken(joined(taken, self.positions))
+        is_known = batch.is_taken(joined(positions, self.positions))
         self.skipped += is_known
         return is_known
 
@@ -160,15 +162,16 @@ class Logged:
 
     epoch: int
     instant: int
-    offered: EpochInput = field(repr=False)
+    epoch_input: EpochInput = field(repr=False)
     delivered: Mapping[str, int]
 
     def conformed(self, arrived: Callable[[str, Delta], Delta]) -> Logged:
         """Return the same epoch with a function applied to the rows of each source."""
         deltas = {
-            name: [arrived(name, delta) for delta in deltas] for name, deltas in self.offered.deltas.items()
+            name: [arrived(name, delta) for delta in deltas]
+            for name, deltas in self.epoch_input.deltas.items()
         }
-        return replace(self, offered=replace(self.offered, deltas=deltas))
+        return replace(self, epoch_input=replace(self.epoch_input, deltas=deltas))
 
     @property
     def now(self) -> Now:

@@ -86,7 +86,7 @@ class RunEvents:
             raise InputError(f"a watcher of epochs cannot {what}")
 
     def end(
-        self, begun: Begun, now: Now, offered: EpochInput, evaluated: EvaluatedEpoch, ledger: Ledger
+        self, begun: Begun, now: Now, epoch_input: EpochInput, evaluated: EvaluatedEpoch, ledger: Ledger
     ) -> None:
         """Report an epoch that is done."""
         refused = ledger.entries + ledger.forgotten - begun.refused
@@ -101,7 +101,7 @@ class RunEvents:
             now.processing_time,
             time.time() - seconds,
             seconds,
-            {name: sum(map(len, deltas)) for name, deltas in offered.deltas.items()},
+            {name: sum(map(len, deltas)) for name, deltas in epoch_input.deltas.items()},
             {name: frame.height for name, frame in evaluated.deltas.items()},
             refused,
         )

@@ -28,16 +28,16 @@ class _Earlier:
 
     def __init__(self, fetch: Callable[[], Iterable[Noted]] | None) -> None:
         self._fetch = fetch
-        self._found: list[_Epoch] | None = None
+        self._epochs: list[_Epoch] | None = None
 
     def last(self, count: int, before: int | None) -> list[_Epoch]:
         """Return the last ``count`` of them before an epoch, the oldest first."""
         if count <= 0 or self._fetch is None:
             return []
-        if self._found is None:
+        if self._epochs is None:
             noted = sorted(self._fetch(), key=lambda noted: -noted[0])
-            self._found = [(epoch, _time_of(instant), marks) for epoch, instant, marks in noted if epoch]
-        return [known for known in self._found if before is None or known[0] < before][:count][::-1]
+            self._epochs = [(epoch, _time_of(instant), marks) for epoch, instant, marks in noted if epoch]
+        return [entry for entry in self._epochs if before is None or entry[0] < before][:count][::-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,31 +61,31 @@ class RunLog:
 
     def epochs(self) -> pl.DataFrame:
         """Return ``_epoch`` and ``processing_time`` of the last epochs."""
-        known = self._known()
-        numbers = pl.Series(EPOCH, [epoch for epoch, _, _ in known], pl.UInt64)
-        times = pl.Series("processing_time", [at for _, at, _ in known], TIME)
+        entries = self._last_epochs()
+        numbers = pl.Series(EPOCH, [epoch for epoch, _, _ in entries], pl.UInt64)
+        times = pl.Series("processing_time", [at for _, at, _ in entries], TIME)
         return pl.DataFrame([numbers, times])
 
     def watermarks(self) -> pl.DataFrame:
         """Return ``_epoch``, ``source`` and ``watermark`` from the end of that epoch on; null while there was none."""
-        entries = [(epoch, name, at) for epoch, _, marks in self._known() for name, at in marks.items()]
+        entries = [(epoch, name, at) for epoch, _, marks in self._last_epochs() for name, at in marks.items()]
         instants = np.array([at for _, _, at in entries], np.int64)
-        known = pl.Series("watermark", instants).cast(TIME)
+        watermarks = pl.Series("watermark", instants).cast(TIME)
         return pl.DataFrame(
             [
                 pl.Series(EPOCH, [epoch for epoch, _, _ in entries], pl.UInt64),
                 pl.Series("source", [name for _, name, _ in entries], pl.String),
-                known.set(pl.Series(instants == START_OF_TIME), None),
+                watermarks.set(pl.Series(instants == START_OF_TIME), None),
             ]
         )
 
     def rows(self, source: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the recorded rows of a source, with its columns, ``_diff`` and ``_epoch``."""
-        found = [frame for name, frame in self._rows if name == source]
+        frames = [frame for name, frame in self._rows if name == source]
         columns = pl.Schema({**schema, DIFF: pl.Int64(), EPOCH: pl.UInt64()})
-        return pl.concat([columns.to_frame(), *found])
+        return pl.concat([columns.to_frame(), *frames])
 
-    def _known(self) -> list[_Epoch]:
+    def _last_epochs(self) -> list[_Epoch]:
         room = max(1, self._retain.epochs) - len(self._epochs)
         first = self._epochs[0][0] if len(self._epochs) else None
         return [*self._earlier.last(room, first), *self._epochs]

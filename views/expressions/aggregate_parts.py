@@ -276,8 +276,8 @@ def tree_of(expr: pl.Expr) -> Node:
 
 def _sort_keys(by: Sequence[pl.Expr], options: Record) -> tuple[SortKey, ...]:
     def each(option: str) -> list[bool]:
-        given = options[option]
-        each_of = [given] if isinstance(given, bool) else list(given)
+        value = options[option]
+        each_of = [value] if isinstance(value, bool) else list(value)
         return each_of * len(by) if len(each_of) == 1 else each_of
 
     return tuple(zip(by, each("descending"), each("nulls_last"), strict=True))

@@ -77,17 +77,17 @@ def _std(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -
 
 
 def _any(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    found = parts.additive("any", _as_boolean(parts, rows, node), dtype)
+    any_true = parts.additive("any", _as_boolean(parts, rows, node), dtype)
     if option(node, "ignore_nulls"):
-        return found
-    return pl.when(found | (parts.null_count(rows) == 0)).then(found)
+        return any_true
+    return pl.when(any_true | (parts.null_count(rows) == 0)).then(any_true)
 
 
 def _all(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
-    found = parts.additive("all", _as_boolean(parts, rows, node), dtype)
+    all_true = parts.additive("all", _as_boolean(parts, rows, node), dtype)
     if option(node, "ignore_nulls"):
-        return found
-    return pl.when(~found | (parts.null_count(rows) == 0)).then(found)
+        return all_true
+    return pl.when(~all_true | (parts.null_count(rows) == 0)).then(all_true)
 
 
 def _as_boolean(parts: AggregateCompiler, rows: Rows, node: Node) -> pl.Expr:
@@ -101,8 +101,8 @@ def _as_boolean(parts: AggregateCompiler, rows: Rows, node: Node) -> pl.Expr:
 
 def _moment(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
     # Without rows polars accepts any type for these, and would report the error only when there is data.
-    given = parts.row_dtype(rows.value)
-    if given.is_nested() or given in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
+    input_type = parts.row_dtype(rows.value)
+    if input_type.is_nested() or input_type in (pl.String, pl.Binary, pl.Categorical, pl.Enum):
         parts.refuse(_NOT_NUMBERS, node)
 
 

@@ -81,11 +81,11 @@ def _compiled(node: Node, types: pl.Schema) -> OverArrays | None:
     if not isinstance(node, Call) or node.options:
         return None
     if node.function in ("is_null", "is_not_null"):
-        (given,) = node.inputs
-        if not isinstance(given, Column) or given.column not in types:
+        (operand,) = node.inputs
+        if not isinstance(operand, Column) or operand.column not in types:
             return None
-        inputs = frozenset([given.column])
-        return OverArrays(inputs, frozenset(), True, _nulls(given.column, node.function == "is_null"))
+        inputs = frozenset([operand.column])
+        return OverArrays(inputs, frozenset(), True, _nulls(operand.column, node.function == "is_null"))
     if len(node.inputs) != 2:
         return None
     function = FUNCTIONS.get(node.function)
@@ -140,8 +140,8 @@ def _numbers(name: str) -> Computed:
 
 def _nulls(name: str, expected: bool) -> Computed:
     def nulls(columns: Columns) -> Mask:
-        found = nulls_in(series_of(columns[name]))
-        return found if expected else ~found
+        mask = nulls_in(series_of(columns[name]))
+        return mask if expected else ~mask
 
     return nulls
 

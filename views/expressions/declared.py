@@ -235,14 +235,14 @@ def parsed_expressions(
         yield as_expression(where, value).alias(name)
 
 
-def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool = True) -> list[str]:
+def column_names(where: str, schema: pl.Schema, selection: object, *, strict: bool = True) -> list[str]:
     """Return the columns that are selected by names, selectors, plain ``pl.col(...)`` and lists of them.
 
     Raises:
         PlanError: a column is unknown, if strict, or an expression computes or renames.
     """
     names: list[str] = []
-    for each in _items(given):
+    for each in _items(selection):
         if isinstance(each, str):
             names.append(each)
             continue
@@ -263,12 +263,12 @@ def column_names(where: str, schema: pl.Schema, given: object, *, strict: bool =
     return names
 
 
-def _items(given: object) -> Iterator[object]:
-    if isinstance(given, Iterable) and not isinstance(given, str | pl.Expr):
-        for each in given:
+def _items(selection: object) -> Iterator[object]:
+    if isinstance(selection, Iterable) and not isinstance(selection, str | pl.Expr):
+        for each in selection:
             yield from _items(each)
     else:
-        yield given
+        yield selection
 
 
 def declared_schema(where: str, schema: object) -> pl.Schema:
@@ -288,9 +288,9 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
             is_class = isinstance(dtype, type) and issubclass(dtype, pl.DataType)
             types[name] = dtype() if is_class else pl.Schema({name: dtype})[name]
         except TypeError as error:
-            given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+            type_text = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
             raise PlanError(
-                f"{where}: the type of {name!r} is {given}, which is not a complete polars type; "
+                f"{where}: the type of {name!r} is {type_text}, which is not a complete polars type; "
                 "use for example pl.Int64 or pl.List(pl.String)"
             ) from error
     return pl.Schema(types)
@@ -348,17 +348,17 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
         )
 
 
-def _with_room(where: str, expr: pl.Expr, ask: Callable[[pl.Expr], _T]) -> _T:
-    """Return the result of ``ask`` for an expression, however deeply it nests."""
+def _with_room(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> _T:
+    """Return the result of ``function`` for an expression, however deeply it nests."""
     require_shallow(where, expr)
     with naming(where):
-        return with_room(expr, lambda: ask(expr))
+        return with_room(expr, lambda: function(expr))
 
 
 def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check that polars can derive the type without rows: otherwise it depends on the branch that they take."""
-    made = planned_schema(f"{where}: {shown(expr)}", schema, expr)
-    if open_types := [name for name, dtype in made.items() if dtype == pl.Unknown]:
+    outputs = planned_schema(f"{where}: {shown(expr)}", schema, expr)
+    if open_types := [name for name, dtype in outputs.items() if dtype == pl.Unknown]:
         raise PlanError(
             f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types without "
             "a common one; cast them to one type"
@@ -378,9 +378,9 @@ def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
 
 def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     trees = output_trees(where, schema, expr)
-    for found in filter(None, (obstacle(node, schema) for node in trees)):
-        about = "" if found.startswith(shown(expr)) else f"{shown(expr)}: "
-        raise PlanError(f"{where}: {about}{found}")
+    for reason in filter(None, (obstacle(node, schema) for node in trees)):
+        about = "" if reason.startswith(shown(expr)) else f"{shown(expr)}: "
+        raise PlanError(f"{where}: {about}{reason}")
     outputs = selected_schema(f"{where}: {shown(expr)}", schema, expr)
     check_expansion(where, expr, len(trees), outputs)
     _check_typed(where, schema, expr)

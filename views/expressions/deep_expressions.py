@@ -57,17 +57,17 @@ def require_shallow(where: str, expr: pl.Expr) -> pl.Expr:
     return expr
 
 
-def with_room(expr: pl.Expr, ask: Callable[[], _T]) -> _T:
-    """Return the result of ``ask``, called on an empty stack if the expression nests deeply.
+def with_room(expr: pl.Expr, function: Callable[[], _T]) -> _T:
+    """Return the result of ``function``, called on an empty stack if the expression nests deeply.
 
     Raises:
         TooDeepError: an empty stack is not enough.
     """
     if levels(expr, SHALLOW) <= SHALLOW:
-        return ask()
+        return function()
     try:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(ask).result()
+            return thread.submit(function).result()
     except RecursionError as error:
         raise TooDeepError("no stack is large enough to process this expression") from error
 

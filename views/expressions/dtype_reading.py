@@ -29,8 +29,8 @@ def dtype_of_text(text: str) -> pl.DataType:
         ValueError: the text does not name a known type.
     """
     try:
-        made = _read(ast.parse(text, mode="eval").body)
-        dtype = made() if isinstance(made, type) else made
+        value = _read(ast.parse(text, mode="eval").body)
+        dtype = value() if isinstance(value, type) else value
     except (SyntaxError, TypeError) as error:
         raise ValueError(f"{text!r} is not a column type: {error}") from error
     if not isinstance(dtype, pl.DataType):

@@ -81,5 +81,5 @@ def _categories(categories: Any) -> str:
 
 def _type(dtype: Any) -> pl.DataType | type[pl.DataType]:
     """Return a type of polars, given as a class or an object."""
-    found: pl.DataType | type[pl.DataType] = dtype
-    return found
+    polars_type: pl.DataType | type[pl.DataType] = dtype
+    return polars_type

@@ -32,9 +32,9 @@ def only_value(condition: pl.Expr, schema: pl.Schema) -> tuple[str, int | str] |
         if compared.function == "and":
             waiting += [right, left]
         elif compared.function == "eq":
-            found = _equality(left, right, schema)
-            if found is not None:
-                return found
+            equality = _equality(left, right, schema)
+            if equality is not None:
+                return equality
     return None
 
 

@@ -34,13 +34,13 @@ def known_schema(
     if form is None or len(form) + PER_COLUMN * len(schema) > LONGEST:
         return find()
     key = (call, form, *schema.items())
-    found = _known.get(key)
-    if found is None:
-        found = find()
+    result = _known.get(key)
+    if result is None:
+        result = find()
         if len(_known) >= MOST:
             _known.clear()
-        _known[key] = found
-    return found
+        _known[key] = result
+    return result
 
 
 def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
@@ -65,18 +65,18 @@ def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
     )
 
 
-def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Schema:
+def evaluated(about: str, schema: pl.Schema, query: Callable[[Any], Any]) -> pl.Schema:
     """Return the schema of a query over a frame of this schema, by running it on frames without rows or with nulls only.
 
-    ``ask`` takes a frame, eager or lazy, and returns one.
+    ``query`` takes a frame, eager or lazy, and returns one.
 
     Raises:
         PlanError: polars refuses it; has the first line of polars' message.
     """
     empty = empty_frame(schema)
     try:
-        found: pl.Schema = ask(empty).collect_schema()
-        return resolved(about, lambda: ask(empty.lazy())) if forgets_elements(found) else found
+        result: pl.Schema = query(empty).collect_schema()
+        return resolved(about, lambda: query(empty.lazy())) if forgets_elements(result) else result
     except pl.exceptions.DuplicateError:
         raise PlanError(
             f"{about}: several of its output columns have the same name; rename them with .name.suffix(...) or write them one by one"
@@ -87,7 +87,7 @@ def evaluated(about: str, schema: pl.Schema, ask: Callable[[Any], Any]) -> pl.Sc
     except pl.exceptions.PolarsError:
         # An expression that has no value without rows, such as `get(0)`, may have one for a row of nulls.
         again = empty.clear(1)
-    return resolved(about, lambda: ask(again))
+    return resolved(about, lambda: query(again))
 
 
 def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.Schema:

@@ -54,8 +54,8 @@ def _value(data: bytes, at: int) -> tuple[Any, int]:
 
 def _sized(data: bytes, at: int, kind: str, size: int) -> tuple[Any, int]:
     if kind in ("bytes", "text"):
-        found = data[at : at + size]
-        return (found if kind == "bytes" else found.decode()), at + size
+        content = data[at : at + size]
+        return (content if kind == "bytes" else content.decode()), at + size
     values = []
     for _ in range(size if kind == "list" else 2 * size):
         value, at = _value(data, at)

@@ -191,10 +191,10 @@ class Arranging:
         return arranged, below if name in SAME_ROWS else RowAlignment(_key(node, below), ordered=True)
 
     def _combined(self, node: Node, standings: Iterable[RowAlignment | None]) -> RowAlignment | None:
-        found = {standing for standing in standings if standing is not None}
-        if len(found) > 1:
+        alignments = {standing for standing in standings if standing is not None}
+        if len(alignments) > 1:
             self.refuse(_UNPAIRED, node)
-        return next(iter(found), None)
+        return next(iter(alignments), None)
 
 
 def _key(node: Node, below: RowAlignment | None) -> Hashable:

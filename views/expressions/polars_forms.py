@@ -136,12 +136,12 @@ def _options(words: list[str]) -> tuple[str, tuple[OptionForm, ...]]:
     if not words:
         return "none", ()
     style = _STYLES.get(words[0][0], "fields")
-    made = []
+    forms = []
     for word in words:
         name, _, codec = word.lstrip("=#").partition(":")
         theirs, _, ours = name.partition("/")
-        made.append(OptionForm(theirs, ours or theirs, codec or "plain"))
-    return style, tuple(made)
+        forms.append(OptionForm(theirs, ours or theirs, codec or "plain"))
+    return style, tuple(forms)
 
 
 def _lines(text: str) -> Iterator[list[str]]:
@@ -150,13 +150,13 @@ def _lines(text: str) -> Iterator[list[str]]:
 
 def functions(version: tuple[int, ...]) -> list[Form]:
     """Return the supported functions in the forms of a version of polars."""
-    found = {theirs: Form(theirs, ours, *_options(options)) for theirs, ours, *options in _lines(FUNCTIONS)}
+    forms = {theirs: Form(theirs, ours, *_options(options)) for theirs, ours, *options in _lines(FUNCTIONS)}
     for since, text in sorted(BEFORE.items(), reverse=True):
         if version < since:
-            found |= {
+            forms |= {
                 theirs: Form(theirs, ours, *_options(options)) for theirs, ours, *options in _lines(text)
             }
-    return list(found.values())
+    return list(forms.values())
 
 
 def aggregates() -> list[Form]:

@@ -68,16 +68,16 @@ def read(expr: pl.Expr) -> Node | None:
     form = form_of(expr)
     if form is None:
         return None
-    found = _known.get(form)
-    if found is None:
+    tree = _known.get(form)
+    if tree is None:
         if _PYTHON in form:
             return None
-        found = _read_anew(expr, form)
+        tree = _read_anew(expr, form)
         if len(form) <= LONGEST:
             if len(_known) >= MOST:
                 _known.clear()
-            _known[form] = found
-    return found
+            _known[form] = tree
+    return tree
 
 
 def _read_anew(expr: pl.Expr, form: bytes) -> Node:
@@ -117,15 +117,15 @@ def series_of(values: Values) -> pl.Series:
 
 def first_form(expr: pl.Expr) -> bytes:
     """Return the bytes of an expression in digests of the first scheme: the form of one version of polars."""
-    found = form_of(expr)
-    if found is None:
-        found = form_of(without_python_renaming(expr))
-    if found is None:
+    form = form_of(expr)
+    if form is None:
+        form = form_of(without_python_renaming(expr))
+    if form is None:
         return str(expr).encode()
-    if _PLUGIN in found:
-        body = None if _PYTHON in found else json.loads(expr.meta.serialize(format="json"))
+    if _PLUGIN in form:
+        body = None if _PYTHON in form else json.loads(expr.meta.serialize(format="json"))
         return json.dumps(_portable(body), sort_keys=True).encode()
-    return found
+    return form
 
 
 _PLUGIN = b"FfiPlugin"
@@ -138,10 +138,10 @@ def _portable(body: Any) -> Any:
         return body if body and isinstance(body[0], int) else [_portable(each) for each in body]
     if not isinstance(body, dict):
         return body
-    made = {name: _portable(inner) for name, inner in body.items()}
-    if "lib" in made and "symbol" in made:
-        made["lib"] = PurePath(str(made["lib"])).name
-    return made
+    portable = {name: _portable(inner) for name, inner in body.items()}
+    if "lib" in portable and "symbol" in portable:
+        portable["lib"] = PurePath(str(portable["lib"])).name
+    return portable
 
 
 def without_python_renaming(expr: pl.Expr) -> pl.Expr:

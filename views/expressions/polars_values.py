@@ -124,8 +124,8 @@ def _unranked(value: Option) -> Any:
 def _bins(value: Any) -> Option:
     """Return the method of bins: by given values, which are a column, or by a count or fractions."""
     kind, how = single(value)
-    made, given = single(how["spec"])
-    spec = Record(((_word(made), Values(as_bytes(given)) if made == "Breaks" else frozen(given)),))
+    method, values = single(how["spec"])
+    spec = Record(((_word(method), Values(as_bytes(values)) if method == "Breaks" else frozen(values)),))
     others = {name: frozen(each) for name, each in how.items() if name != "spec"}
     return Record(((_word(kind), Record(sorted({**others, "spec": spec}.items()))),))
 

@@ -177,8 +177,8 @@ def _call_body(node: Call) -> Any:
     if kind == "Agg":
         if form.style == "none":
             return {"Agg": {form.theirs: inputs[0]}}
-        made = [inputs[0], *options] if form.style == "items" else {"input": inputs[0], **options}
-        return {"Agg": {form.theirs: made}}
+        body = [inputs[0], *options] if form.style == "items" else {"input": inputs[0], **options}
+        return {"Agg": {form.theirs: body}}
     if kind == "Function":
         family, _, name = form.theirs.rpartition(".")
         function = name if form.style == "none" else {name: options}

@@ -124,8 +124,8 @@ LOOKING_UP = {
 
 def obstacle(node: Node, schema: pl.Schema) -> str | None:
     """Return why an expression is not computed row by row, with the remedy; None where it is."""
-    if found := own_obstacle(node, schema):
-        return f"{text(node)} is not computed row by row: {found[0]}; {found[1]}"
+    if reason_and_remedy := own_obstacle(node, schema):
+        return f"{text(node)} is not computed row by row: {reason_and_remedy[0]}; {reason_and_remedy[1]}"
     return next(filter(None, (obstacle(child, schema) for child in operands(node))), None)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from .polars_writer import TooDeepError, write
 from .tree import Node
 
-_UNSAID = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"
+_IMPLICIT = r"\b(dyn (int|float|str): )|(, sort_option=SortMultipleOptions \{[^}]*\})|(, require_all=true)"
 """Parts that polars prints and users do not write: types of literals, default options."""
 
 _ATOM = r'(?<!\w)\((col\("[^"]*"\)|-?[\d.]+|"[^"]*"|true|false)\)'
@@ -22,7 +22,7 @@ def shown(expr: pl.Expr) -> str:
     >>> shown((pl.col("a") + 1 > pl.col("b")) & ~pl.col("c").is_in([2, 3]))
     '((col("a") + 1) > col("b")) & (col("c").is_in([[2, 3]]).not())'
     """
-    text_of_expr = re.sub(_ATOM, r"\1", re.sub(_UNSAID, "", re.sub(r"\s*\n\s*", " ", str(expr))))
+    text_of_expr = re.sub(_ATOM, r"\1", re.sub(_IMPLICIT, "", re.sub(r"\s*\n\s*", " ", str(expr))))
     letters, opened = list(text_of_expr), []
     for place, letter in enumerate(text_of_expr):
         if letter == "[":

@@ -52,14 +52,14 @@ def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> 
     ``as_given`` leaves the constants of ``is_in`` in the given order, as in the second scheme of digests.
     """
     form = form_of(expr) or b""
-    found = _known.get((form, as_given)) if form else None
-    if found is None:
-        found = _made_bytes(expr, form, write, as_given=as_given)
+    content = _known.get((form, as_given)) if form else None
+    if content is None:
+        content = _made_bytes(expr, form, write, as_given=as_given)
         if form and len(form) <= LONGEST:
             if len(_known) >= MOST:
                 _known.clear()
-            _known[form, as_given] = found
-    return found
+            _known[form, as_given] = content
+    return content
 
 
 def _made_bytes(expr: pl.Expr, form: bytes, write: Write, *, as_given: bool) -> bytes:
@@ -72,15 +72,15 @@ def _made_bytes(expr: pl.Expr, form: bytes, write: Write, *, as_given: bool) -> 
 
 def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
     """Return the bytes of a tree. Each node has the number of its inputs, so that no recursion is needed."""
-    waiting, made = [node], []
+    waiting, parts = [node], []
     while waiting:
         node = waiting.pop()
         content, below = _content_and_inputs(node)
         if not as_given and isinstance(node, Call) and node.function == LOOKED_UP:
             below = tuple(map(_in_any_order, below))
-        made.append(write((*content, len(below))))
+        parts.append(write((*content, len(below))))
         waiting.extend(reversed(below))
-    return b"".join(made)
+    return b"".join(parts)
 
 
 def _in_any_order(node: Node) -> Node:

@@ -72,12 +72,12 @@ def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, empty: 
 
     A group whose rows are all retracted is in no run once they are merged, and its pane is still to be retracted.
     """
-    found = all_rows(emitted, keys.take(empty))
-    if not len(found.owners):
+    panes = all_rows(emitted, keys.take(empty))
+    if not len(panes.owners):
         return frame
     place = np.arange(len(keys))
-    place[empty[found.owners]] = len(keys) + np.arange(len(found.owners))
-    return gather(stack([frame, found.payload.select(frame.columns)]), place)
+    place[empty[panes.owners]] = len(keys) + np.arange(len(panes.owners))
+    return gather(stack([frame, panes.payload.select(frame.columns)]), place)
 
 
 def key_values(where: str, names: list[str], key: object) -> dict[str, object]:

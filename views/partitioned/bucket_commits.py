@@ -51,7 +51,7 @@ class BucketCommits:
         self._common = last
         self._begun: Commit | None = None
 
-    def log(self, now: Now, taken: BucketInput) -> None:
+    def log(self, now: Now, taken_input: BucketInput) -> None:
         """See ``Keeper``: there is no log of inputs."""
 
     def write(self, now: Now, evaluated: BucketResult) -> None:
@@ -62,7 +62,7 @@ class BucketCommits:
             for view, parts in changed.parts.items()
             if (held := [part.held for part in parts if isinstance(part.held, pl.DataFrame)])
         ]
-        records, refs = self._runner.write({**evaluated.kept, **self._clocks.to_keep()}, frames)
+        records, refs = self._runner.write({**evaluated.changed, **self._clocks.to_keep()}, frames)
         evaluated.states |= records
         self._clocks.mend(evaluated.states)
         deltas = {
@@ -91,15 +91,15 @@ class BucketCommits:
     def _commit_of(
         self, now: Now, evaluated: BucketResult, deltas: Mapping[str, tuple[DeltaRef, ...]]
     ) -> Commit:
-        taken, own = evaluated.taken, self._common
-        facts: dict[str, Any] = {**self.last.facts, **taken.facts}
+        taken_input, own = evaluated.taken, self._common
+        facts: dict[str, Any] = {**self.last.facts, **taken_input.facts}
         return Commit(
             epoch=now.epoch,
             buckets=own.buckets,
             plan=own.plan,
             states=evaluated.states,
             deltas=deltas,
-            positions=joined(self.last.positions, taken.positions),
+            positions=joined(self.last.positions, taken_input.positions),
             readers=self.last.readers,
             epochs=((now.epoch, now.instant, self._clocks.watermarks()),) if now.epoch else (),
             facts=facts | (_arrived(evaluated) if now.epoch else {}),

@@ -62,7 +62,7 @@ class BucketInput:
 class BucketResult:
     """The result of an epoch, which each stage adds to.
 
-    ``states`` are the records of all states, ``kept`` the changed states that are still to be written, ``deltas`` the parts
+    ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
     of the deltas of views, ``arrived`` the number of rows that the epoch brought, ``arrived_bytes`` their size.
     """
 
@@ -70,7 +70,7 @@ class BucketResult:
     states: dict[str, StateRecord]
     arrived: int = 0
     arrived_bytes: int = 0
-    kept: ChangedStates = field(default_factory=dict)
+    changed: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
@@ -106,25 +106,25 @@ class BucketEvaluator:
         self._buckets = buckets
         self._limits = limits
 
-    def promise(self, taken: BucketInput) -> None:
+    def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``."""
-        for source, watermark in taken.promised.items():
+        for source, watermark in taken_input.promised.items():
             self._clocks.compiled.clocks[source].promise(watermark)
 
-    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+    def evaluate(self, now: Now, taken_input: BucketInput) -> BucketResult:
         """See ``Evaluator``."""
-        work = BucketResult(taken, dict(self.states))
-        work.signals = self._signals(taken.fires)
+        work = BucketResult(taken_input, dict(self.states))
+        work.signals = self._signals(taken_input.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
             begun = time.perf_counter()
             tasks = self._tasks(stage, instant, work) if stage.number else []
-            done = taken.arrive(instant) if stage.number == 0 else self._run(tasks, work)
-            done.sort(key=lambda one: one.place)
+            results = taken_input.arrive(instant) if stage.number == 0 else self._run(tasks, work)
+            results.sort(key=lambda one: one.place)
             seconds = time.perf_counter() - begun
-            work.stages.append(StageProgress.of(stage.number, tuple(stage.views), seconds, tasks, done))
-            self._collect(done, work)
-            self._clocks.advance(stage.number, now, done)
+            work.stages.append(StageProgress.of(stage.number, tuple(stage.views), seconds, tasks, results))
+            self._collect(results, work)
+            self._clocks.advance(stage.number, now, results)
         return work
 
     def commit(self, evaluated: BucketResult) -> None:
@@ -142,20 +142,20 @@ class BucketEvaluator:
         """Return a task for each bucket in which a stage has work to do."""
         tasks = []
         for bucket in range(self._buckets):
-            given = _given(stage, bucket, work.rows)
+            rows = _rows_of_bucket(stage, bucket, work.rows)
             signalled = {
                 node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
             }
-            if given or signalled or self._is_due(stage, bucket, instant):
-                known = self._states_of(stage, bucket)
-                tasks.append(Task(stage.number, bucket, instant, known, given, signalled))
+            if rows or signalled or self._is_due(stage, bucket, instant):
+                states = self._states_of(stage, bucket)
+                tasks.append(Task(stage.number, bucket, instant, states, rows, signalled))
         return tasks
 
     def _run(self, tasks: Sequence[Task], work: BucketResult) -> list[TaskResult]:
         if not tasks:
             return []
         if self.executors is None or self._is_run_here(tasks, self.executors):
-            return self._runner.run(tasks, work.kept)
+            return self._runner.run(tasks, work.changed)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
 
@@ -207,8 +207,8 @@ class BucketEvaluator:
             for task in tasks
         ]
 
-    def _collect(self, done: Iterable[TaskResult], work: BucketResult) -> None:
-        for one in done:
+    def _collect(self, results: Iterable[TaskResult], work: BucketResult) -> None:
+        for one in results:
             work.arrived += one.arrived
             work.arrived_bytes += one.arrived_bytes
             work.states.update(one.states)
@@ -231,9 +231,9 @@ class BucketEvaluator:
         return [replace(refused, frame=frame) for refused, frame in zip(one.refused, frames, strict=True)]
 
 
-def _given(
+def _rows_of_bucket(
     stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
 ) -> dict[Exchange, tuple[RowBatch, ...]]:
     """Return the rows that earlier stages have sent to this bucket."""
-    given = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
-    return {exchange: tuple(parts) for exchange, parts in given.items() if parts}
+    batches = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
+    return {exchange: tuple(parts) for exchange, parts in batches.items() if parts}

@@ -51,11 +51,11 @@ class Clocks:
         """Return the watermarks of every clock: after the epoch before, and after this one if already computed."""
         return {name: (clock.before, clock.now) for name, clock in self._clocks.items()}
 
-    def advance(self, stage: int, now: Now, done: Sequence[TaskResult]) -> None:
+    def advance(self, stage: int, now: Now, results: Sequence[TaskResult]) -> None:
         """Move the clocks that the rows of a stage move; a clock after windows is held back by the windows of all buckets."""
         for name, (at, mover) in self.sources.items():
             if at == stage and now.epoch:
-                evidence = [one.witnessed[name] for one in done if name in one.witnessed]
+                evidence = [one.witnessed[name] for one in results if name in one.witnessed]
                 if evidence:
                     witness = ClockEvidence.together(evidence)
                     mover.move_clock(now, Delta(witness.frame), witness.times)

@@ -139,14 +139,14 @@ class Epochs:
             )
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
-        kept = {
+        states = {
             name: record for name, record in last.states.items() if name.rpartition("/")[0] not in match.gone
         }
-        require_same_buckets(self.log.store.url, kept, self.runner.routes)
+        require_same_buckets(self.log.store.url, states, self.runner.routes)
         delivered = read_note(self.log.store, last.epoch)
         return replace(
             last,
-            states=kept,
+            states=states,
             positions=match.positions(last.positions),
             readers=match.readers(
                 last.readers if delivered is None else delivered, self._plan.views, last.epoch
@@ -186,8 +186,8 @@ class Epochs:
         """
         self._on_deltas = on_deltas
         begun = time.perf_counter()
-        taken = BucketInput(arrive, promised or {}, fires, positions, facts)
-        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken)
+        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
+        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
         self._note_progress(begun)
         return self.last
 

@@ -118,22 +118,22 @@ class StageRunner:
         begun = time.perf_counter()
         stage, now = self.cut.stages[0], self._begin(instant)
         names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
-        given = {names[name]: Delta(frame) for name, frame in arrived.items()}
-        local = {exchange: delta for exchange, delta in given.items() if exchange.stage == 0}
-        done = TaskResult(0, place)
-        deltas = self._evaluate(stage, done, now, local)
-        passing = {exchange: delta for exchange, delta in given.items() if exchange.stage > 0}
-        self._finish(done, instant.epoch, stage, deltas, passing)
-        done.seconds = time.perf_counter() - begun
-        return done
+        by_exchange = {names[name]: Delta(frame) for name, frame in arrived.items()}
+        local = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage == 0}
+        result = TaskResult(0, place)
+        deltas = self._evaluate(stage, result, now, local)
+        passing = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
+        self._finish(result, instant.epoch, stage, deltas, passing)
+        result.seconds = time.perf_counter() - begun
+        return result
 
-    def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Run tasks of a stage, one after the other. Their states are put into ``kept``, and not yet written."""
-        return [self._run(task, kept) for task in tasks]
+    def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
+        """Run tasks of a stage, one after the other. Their states are put into ``changed``, and not yet written."""
+        return [self._run(task, changed) for task in tasks]
 
-    def write(self, kept: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
-        """Write the states in ``kept``, and deltas of views, together."""
-        return self._saver.write_all(kept, deltas)
+    def write(self, changed: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
+        """Write the states in ``changed``, and deltas of views, together."""
+        return self._saver.write_all(changed, deltas)
 
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
         """Return whether an operator has work to do in this bucket because of time alone."""
@@ -173,7 +173,7 @@ class StageRunner:
         self._put(stage, bucket, states)
         return node, queries.windows(fire.key, fire.window)[1].keys
 
-    def _run(self, task: Task, kept: ChangedStates) -> TaskResult:
+    def _run(self, task: Task, changed: ChangedStates) -> TaskResult:
         begun = time.perf_counter()
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
         states = self._put(stage, task.bucket, task.states)
@@ -181,18 +181,18 @@ class StageRunner:
         for node, keys in task.signals.items():
             self._trackers[NodeId(node)].signal(keys)
         try:
-            given = {exchange: self._given(exchange, parts) for exchange, parts in task.rows.items()}
-            done = TaskResult(task.stage, task.bucket)
-            deltas = self._evaluate(stage, done, now, given)
-            self._finish(done, task.instant.epoch, stage, deltas, {})
+            by_exchange = {exchange: self._delta_of(exchange, parts) for exchange, parts in task.rows.items()}
+            result = TaskResult(task.stage, task.bucket)
+            deltas = self._evaluate(stage, result, now, by_exchange)
+            self._finish(result, task.instant.epoch, stage, deltas, {})
             for name in self._names(sorted(stage.owned)):
                 if name not in states:
                     continue
                 after = states[name].saved()
                 if not _same(before[name], after):
-                    kept[f"{name}/{task.bucket}"] = states[name], after
-            done.seconds = time.perf_counter() - begun
-            return done
+                    changed[f"{name}/{task.bucket}"] = states[name], after
+            result.seconds = time.perf_counter() - begun
+            return result
         finally:
             for node in task.signals:
                 self._trackers[NodeId(node)].forget_signals()
@@ -212,27 +212,27 @@ class StageRunner:
         return states
 
     def _evaluate(
-        self, stage: Stage, done: TaskResult, now: Now, given: Mapping[Exchange, Delta]
+        self, stage: Stage, result: TaskResult, now: Now, by_exchange: Mapping[Exchange, Delta]
     ) -> dict[NodeId, Delta]:
         deltas: dict[NodeId, Delta] = {}
-        for place in stage.in_bucket(done.place if stage.number else 0):
+        for place in stage.in_bucket(result.place if stage.number else 0):
             node, begun = self.circuit.nodes[place], time.perf_counter()
             inputs = []
             for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
-                found = deltas.get(source) if exchange is None else given.get(exchange)
-                inputs.append(found or self._nothing[source])
+                delta = deltas.get(source) if exchange is None else by_exchange.get(exchange)
+                inputs.append(delta or self._nothing[source])
             with hashing_by(self._pieces.key_hash):
                 deltas[place] = node.operator.step(now, *inputs)
             if place in stage.owned:
                 rows = sum(map(len, inputs)) if node.inputs else 0
-                done.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
+                result.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
         return deltas
 
     # What goes out
 
     def _finish(
         self,
-        done: TaskResult,
+        result: TaskResult,
         epoch: int,
         stage: Stage,
         deltas: Mapping[NodeId, Delta],
@@ -244,19 +244,19 @@ class StageRunner:
             delta = deltas.get(exchange.producer)
             if not exchange.arrives and delta is not None and len(delta):
                 leaving[exchange] = self._combined(exchange, delta)
-        self._cut_rows(done, leaving)
+        self._cut_rows(result, leaving)
         for view, node in stage.views.items():
             delta = deltas[node].consolidate() if node in deltas else None
             if delta is not None and len(delta):
-                done.deltas[view] = self._row_batch(view, epoch, delta.frame)
-        self._refuse(done)
+                result.deltas[view] = self._row_batch(view, epoch, delta.frame)
+        self._refuse(result)
         for node, witness in self._witnesses.items():
             if witness.evidence is not None and node in deltas:
-                done.witnessed[self._ids[id(witness.clock)]] = witness.evidence
+                result.witnessed[self._ids[id(witness.clock)]] = witness.evidence
         for node in stage.owned & deltas.keys():
             clock = self.circuit.nodes[node].operator.moved_clock
             if isinstance(clock, HeldWatermark):
-                done.held_at[self._ids[id(clock)]] = clock.held_at
+                result.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
         """Combine the rows as far as the grouping that they go to allows."""
@@ -276,7 +276,7 @@ class StageRunner:
             words = key_words(sample, len(places)).first
         return len(np.unique(words)) <= len(places) // FAR_FEWER
 
-    def _cut_rows(self, done: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
+    def _cut_rows(self, result: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
         """Pass the rows of each exchange on, a part for each bucket that gets any."""
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
@@ -285,7 +285,7 @@ class StageRunner:
                 places.append((exchange, bucket))
                 frames.append(frame)
         for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
-            done.rows.setdefault(exchange, {})[bucket] = part
+            result.rows.setdefault(exchange, {})[bucket] = part
 
     def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
         frame = delta.frame
@@ -296,8 +296,10 @@ class StageRunner:
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
         if self._buckets <= FEW_BUCKETS:
-            found = ((bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets))
-            return [(bucket, gather(frame, places)) for bucket, places in found if len(places)]
+            places_by_bucket = (
+                (bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets)
+            )
+            return [(bucket, gather(frame, places)) for bucket, places in places_by_bucket if len(places)]
         counts = np.bincount(buckets, minlength=self._buckets)
         # Numbers of 16 bits are sorted by counting.
         ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
@@ -321,15 +323,17 @@ class StageRunner:
             sum(frame.height for frame in frames), _size(frames)
         )
 
-    def _refuse(self, done: TaskResult) -> None:
+    def _refuse(self, result: TaskResult) -> None:
         """Put the refused rows into the result of a task, or into files if they are large."""
-        done.refused = self.compiled.ledger.staged
-        frames = [refused.frame for refused in done.refused]
+        result.refused = self.compiled.ledger.staged
+        frames = [refused.frame for refused in result.refused]
         if self._inline is not None and not self._inline.allow(0, _size(frames)):
-            done.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
-            done.refused = tuple(replace(refused, frame=refused.frame.clear()) for refused in done.refused)
+            result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
+            result.refused = tuple(
+                replace(refused, frame=refused.frame.clear()) for refused in result.refused
+            )
 
-    def _given(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
+    def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
         return Delta(frames[0] if len(frames) == 1 else _together(frames))
 
@@ -356,8 +360,8 @@ def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return all rows; a part in which a sum is zero in all rows has no column for it."""
-    found = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
-    names = [*found, DIFF]
+    columns = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
+    names = [*columns, DIFF]
     if all(frame.columns == names for frame in frames):
         return stack(frames)
     return pl.concat(

@@ -57,20 +57,20 @@ class Workers:
             ]
         )
 
-    def run(self, tasks: Sequence[Task], kept: ChangedStates) -> list[TaskResult]:
-        """Run tasks of a stage. The states that they change are put into ``kept``."""
+    def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
+        """Run tasks of a stage. The states that they change are put into ``changed``."""
         if len(tasks) < 2 or sum(task.size for task in tasks) <= FEW_ROWS:
-            return [self._runners[task.bucket].run([task], kept)[0] for task in tasks]
-        changed: list[ChangedStates] = [{} for _ in tasks]
-        done = self._team.run(
+            return [self._runners[task.bucket].run([task], changed)[0] for task in tasks]
+        changed_by_task: list[ChangedStates] = [{} for _ in tasks]
+        results = self._team.run(
             [
                 partial(self._runners[task.bucket].run, [task], own)
-                for task, own in zip(tasks, changed, strict=True)
+                for task, own in zip(tasks, changed_by_task, strict=True)
             ]
         )
-        for own in changed:
-            kept.update(own)
-        return [one for several in done for one in several]
+        for own in changed_by_task:
+            changed.update(own)
+        return [one for several in results for one in several]
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
         """Return the states of a stage that this bucket has a part of, by id."""

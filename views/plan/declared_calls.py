@@ -34,7 +34,7 @@ class DeclaredCall:
     method: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    made: Any
+    result: Any
 
 
 def noting_calls(kind: K) -> K:
@@ -52,30 +52,30 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(self, *args, **kwargs)
         _within.call = True
         try:
-            made = function(self, *args, **kwargs)
+            result = function(self, *args, **kwargs)
         finally:
             _within.call = False
-        self._plan.calls.append(DeclaredCall(self, name, args, kwargs, made))
-        return made
+        self._plan.calls.append(DeclaredCall(self, name, args, kwargs, result))
+        return result
 
     return noted
 
 
 def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
     """Return those of the others from which a collection was declared, by any number of calls."""
-    by_made = {id(call.made): call for call in reversed(calls) if call.made is not call.receiver}
-    wanted, seen = [collection], set[int]()
-    while wanted:
-        value = wanted.pop()
+    by_result = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
+    waiting, seen = [collection], set[int]()
+    while waiting:
+        value = waiting.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if (call := by_made.get(id(value))) is not None:
-            wanted += [call.receiver, call.args, call.kwargs]
+        if (call := by_result.get(id(value))) is not None:
+            waiting += [call.receiver, call.args, call.kwargs]
         elif isinstance(value, Mapping):
-            wanted += value.values()
+            waiting += value.values()
         elif isinstance(value, list | tuple):
-            wanted += value
+            waiting += value
     return [other for other in others if other is not collection and id(other) in seen]
 
 
@@ -91,19 +91,21 @@ class Replay:
         for call in calls:
             self._again(call)
 
-    def of(self, made: Any) -> Any | None:
+    def of(self, collection: Any) -> Any | None:
         """Return the replacement of a collection; None if it could not be made."""
-        return self._made.get(id(made))
+        return self._made.get(id(collection))
 
     def _again(self, call: DeclaredCall) -> None:
         try:
             receiver, args, kwargs = self._standing((call.receiver, call.args, dict(call.kwargs)))
             named = call.method in (NAMED, FORKED)
-            self._made[id(call.made)] = receiver if named else getattr(receiver, call.method)(*args, **kwargs)
+            self._made[id(call.result)] = (
+                receiver if named else getattr(receiver, call.method)(*args, **kwargs)
+            )
         except _MissingError as missing:
-            self.failed[id(call.made)] = str(missing)
+            self.failed[id(call.result)] = str(missing)
         except Exception as error:  # Functions of users run where a plan is declared.
-            self.failed[id(call.made)] = first_line(error)
+            self.failed[id(call.result)] = first_line(error)
 
     def _standing(self, value: Any) -> Any:
         """Return a value with all collections in it replaced."""

@@ -25,12 +25,12 @@ from ..expressions.dtype_text import dtype_text
 from ..expressions.polars_tree import first_form
 from ..expressions.written import expression_bytes, series_parts
 from .digest_scheme import FIRST, SECOND, scheme
-from .function_digests import UNSEEN_OBJECT, Known, parts_of
+from .function_digests import UNSEEN_OBJECT, Numbered, parts_of
 
 VERSION = b"1"
 """A part of every digest; it changes when the form of states changes."""
 
-SAY_ALL = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
+WITH_FULL_REPR = (date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, range, slice)
 """Types whose ``repr`` is complete."""
 
 
@@ -70,10 +70,10 @@ def kind_of(kind: type) -> str:
 class _Writing:
     """The writer of values, of which no two have the same bytes; a repeated function or object is written by its number."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, numbered: Numbered) -> None:
         self.has_unseen = False
         self._is_first, self._is_second = scheme() == FIRST, scheme() == SECOND
-        self._known = known
+        self._numbered = numbered
         self._within: list[int] = []
 
     def of(self, value: Any) -> bytes:
@@ -128,7 +128,7 @@ class _Writing:
 
     def _object(self, value: Any) -> bytes:
         try:
-            parts = parts_of(value, self._known)
+            parts = parts_of(value, self._numbered)
             self.has_unseen |= parts[0] == UNSEEN_OBJECT
             return self.each("object", parts)
         except UntaggedError:
@@ -140,7 +140,7 @@ class _Writing:
 
     def _apart(self, value: object) -> bytes:
         """Return the bytes of one of several unordered values, independent of those before it."""
-        writing = _Writing(dict(self._known))
+        writing = _Writing(dict(self._numbered))
         written = writing.of(value)
         self.has_unseen |= writing.has_unseen
         return written
@@ -196,7 +196,7 @@ def _plain(value: Any) -> bytes | None:
             return _marked(kind_of(type(value)), repr(value).encode("utf-8", "surrogatepass"))
         case pl.DataType():
             return _marked("type", dtype_text(value).encode())
-        case _ if isinstance(value, SAY_ALL):
+        case _ if isinstance(value, WITH_FULL_REPR):
             return _marked(kind_of(type(value)), repr(value).encode())
         case _ if isinstance(value, type) and issubclass(value, pl.DataType):
             return _marked("type", dtype_text(value).encode())

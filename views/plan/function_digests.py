@@ -30,7 +30,7 @@ from evercurrent.core.data.tags import tag_of
 
 from .digest_scheme import THIRD, scheme
 
-Known = dict[int, tuple[int, object]]
+Numbered = dict[int, tuple[int, object]]
 """Functions, classes and objects that have occurred, by ``id``: their number, and the object itself, which keeps it alive."""
 
 UNSEEN_OBJECT = "object of another package"
@@ -52,12 +52,12 @@ MERGED = re.compile(r"((?:LOAD|STORE)_FAST(?:_BORROW)?)_((?:LOAD|STORE)_FAST(?:_
 """Names of instructions that are two in one."""
 
 
-def parts_of(value: Any, known: Known) -> tuple[object, ...]:
+def parts_of(value: Any, numbered: Numbered) -> tuple[object, ...]:
     """Return the parts of a function, a class or an object; its number if it occurred before."""
-    if id(value) in known:
-        return "met", known[id(value)][0]
-    known[id(value)] = (len(known), value)
-    home = _home(known)
+    if id(value) in numbered:
+        return "met", numbered[id(value)][0]
+    numbered[id(value)] = (len(numbered), value)
+    home = _home(numbered)
     match value:
         case FunctionType():
             return _function(value, home)
@@ -104,10 +104,10 @@ def are_one_function(one: Any, other: Any) -> bool:
     )
 
 
-def _home(known: Known) -> str:
+def _home(numbered: Numbered) -> str:
     """Return the package of the first function or object that is not a library's: definitions in that package count."""
-    for _, met in known.values():
-        defined = met if isinstance(met, FunctionType | type) else type(met)
+    for _, value in numbered.values():
+        defined = value if isinstance(value, FunctionType | type) else type(value)
         if (package := _package(defined)) not in LIBRARIES:
             return package
     return ""
@@ -228,11 +228,11 @@ def _class(defined: type, home: str) -> tuple[object, ...]:
     if _is_named(defined, home):
         return "class", *_place_and_name(defined)
     own = {
-        name: getattr(made, "__func__", made)
-        for name, made in sorted(vars(defined).items())
-        if isinstance(made, FunctionType | classmethod | staticmethod)
+        name: getattr(member, "__func__", member)
+        for name, member in sorted(vars(defined).items())
+        if isinstance(member, FunctionType | classmethod | staticmethod)
     }
-    own |= {name: made.fget for name, made in vars(defined).items() if isinstance(made, property)}
+    own |= {name: member.fget for name, member in vars(defined).items() if isinstance(member, property)}
     return "class", defined.__qualname__, tuple(defined.__bases__), own
 
 

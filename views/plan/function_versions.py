@@ -145,16 +145,16 @@ def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[P
         bare |= options[place].get(views.get(name, ""), frozenset())
     if not bare:
         return None
-    made, places = Plan(), dict[PlanId, PlanId]()
+    bare_plan, places = Plan(), dict[PlanId, PlanId]()
     for number, node in enumerate(plan.nodes):
         place = PlanId(number)
         operation = unwrapped(node.operation) if place in bare else node.operation
-        places[place] = made.add(
+        places[place] = bare_plan.add(
             replace(node, operation=operation, inputs=tuple(places[source] for source in node.inputs))
         )
     for name, place in plan.views.items():
-        made.add_view(name, places[place])
-    return made, places
+        bare_plan.add_view(name, places[place])
+    return bare_plan, places
 
 
 def _has_version(operation: Operation) -> bool:
@@ -169,11 +169,11 @@ def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
         if _has_version(node.operation):
             bare = replace(node, operation=unwrapped(node.operation))
             kinds.append((operation_identity(bare), frozenset({PlanId(number)})))
-        made: dict[str, frozenset[PlanId]] = {}
+        bare_nodes: dict[str, frozenset[PlanId]] = {}
         for (kind, own), *inputs in islice(
             product(kinds, *(identities[source].items() for source in node.inputs)), MOST_TRIED
         ):
             identity = digest_of(kind, [each for each, _ in inputs])
-            made.setdefault(identity, own.union(*(nodes for _, nodes in inputs)))
-        identities.append(made)
+            bare_nodes.setdefault(identity, own.union(*(nodes for _, nodes in inputs)))
+        identities.append(bare_nodes)
     return identities

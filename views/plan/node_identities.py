@@ -17,12 +17,12 @@ def operation_identity(node: PlanNode) -> str:
     The name of a source and its event time column count; whether its rows are retained, labels and texts of messages do
     not. It is computed once by each scheme: readers of a checkpoint and runners of stages compile the same plan again.
     """
-    found = node.identities.get(scheme())
-    if found is None:
+    identity = node.identities.get(scheme())
+    if identity is None:
         event_time = None if node.inputs else node.event_time
-        found = digest_of("operation", node.operation, node.schema, event_time)
-        node.identities[scheme()] = found
-    return found
+        identity = digest_of("operation", node.operation, node.schema, event_time)
+        node.identities[scheme()] = identity
+    return identity
 
 
 def plan_identities(plan: Plan) -> list[str]:
@@ -46,9 +46,9 @@ class CircuitIdentities:
 
     def of(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """Return the identity of the next node for this purpose over these inputs."""
-        made = self.unnumbered(purpose, kind, inputs)
-        number, self._numbers[made] = self._numbers[made], self._numbers[made] + 1
-        return digest_of(made, number) if number else made
+        identity = self.unnumbered(purpose, kind, inputs)
+        number, self._numbers[identity] = self._numbers[identity], self._numbers[identity] + 1
+        return digest_of(identity, number) if number else identity
 
     def operation(self, plan: Plan, place: PlanId) -> str:
         """Return the purpose of circuit nodes made for one plan node only."""

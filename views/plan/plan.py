@@ -133,8 +133,8 @@ class Plan:
 
     def removed_sources(self, place: PlanId) -> list[str]:
         """Return the names of the sources upstream of a node that were taken away."""
-        found = (self.nodes[at].operation for at in self.behind(place) if at not in self.inputs)
-        return sorted(each.name for each in found if isinstance(each, Input))
+        operations = (self.nodes[at].operation for at in self.behind(place) if at not in self.inputs)
+        return sorted(each.name for each in operations if isinstance(each, Input))
 
     def __getitem__(self, node: PlanId) -> PlanNode:
         """Return the node at this place."""
@@ -171,19 +171,19 @@ class Plan:
     def sources_of(self, place: PlanId) -> list[Input]:
         """Return the sources from which the rows of a node come."""
         if place not in self._sources:
-            self._sources[place] = self._found_sources(place)
-        found = (self.inputs[at] for at in self._sources[place])
-        return sorted(found, key=lambda source: source.name)
+            self._sources[place] = self._sources_upstream(place)
+        sources = (self.inputs[at] for at in self._sources[place])
+        return sorted(sources, key=lambda source: source.name)
 
     def behind(self, place: PlanId) -> set[PlanId]:
         """Return a node and all nodes upstream of it."""
         return self._upstream(place, lambda at: self.nodes[at].inputs)
 
-    def _found_sources(self, place: PlanId) -> frozenset[PlanId]:
+    def _sources_upstream(self, place: PlanId) -> frozenset[PlanId]:
         # The sources of each node are kept, so that the walk is one step for each node of a chain.
-        passed = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
-        sources = {at for at in passed if not self.nodes[at].inputs}
-        return frozenset(sources.union(*(self._sources[at] for at in passed if at in self._sources)))
+        upstream = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
+        sources = {at for at in upstream if not self.nodes[at].inputs}
+        return frozenset(sources.union(*(self._sources[at] for at in upstream if at in self._sources)))
 
     def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
         """Return a node and all nodes reached from it by ``onward``."""

@@ -73,14 +73,14 @@ class Batch:
 
     def filter(self, *predicates: Any, **constraints: Any) -> Batch:
         """See ``Collection.filter``."""
-        given = [*predicates, *(pl.col(name).eq(value) for name, value in constraints.items())]
-        chosen = self.rows.select(pl.all_horizontal(*given).alias(_KEY), self._diffs).get_column(_KEY)
+        conditions = [*predicates, *(pl.col(name).eq(value) for name, value in constraints.items())]
+        chosen = self.rows.select(pl.all_horizontal(*conditions).alias(_KEY), self._diffs).get_column(_KEY)
         return self._of(self.frame.filter(chosen.fill_null(False)))
 
     def select(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.select``."""
-        made = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
-        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+        selected = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        return self._with_diffs(selected.drop(DIFF), selected.get_column(DIFF))
 
     def with_columns(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.with_columns``."""
@@ -113,16 +113,16 @@ class Batch:
     ) -> Batch:
         """See ``Collection.map_batches``: rows of one count are handed over together."""
         del version  # It identifies the function, and computes nothing.
-        made = []
+        frames = []
         for frame in self.frame.partition_by(DIFF, maintain_order=True):
             rows, diff = frame.drop(DIFF), frame.item(0, DIFF)
             # polars may round otherwise in a frame of one row.
             is_one = rows.height == 1
             result = function(pl.concat([rows, rows])).gather_every(2) if is_one else function(rows)
-            made.append(result.with_columns(pl.lit(diff, pl.Int64).alias(DIFF)))
+            frames.append(result.with_columns(pl.lit(diff, pl.Int64).alias(DIFF)))
         empty = pl.DataFrame(schema=schema) if schema is not None else function(self.rows.clear())
-        made.append(empty.clear().with_columns(pl.lit(0, pl.Int64).alias(DIFF)))
-        frame = pl.concat([frame.select(made[-1].columns) for frame in made])
+        frames.append(empty.clear().with_columns(pl.lit(0, pl.Int64).alias(DIFF)))
+        frame = pl.concat([frame.select(frames[-1].columns) for frame in frames])
         return Batch(pl.DataFrame([*_plain(frame.drop(DIFF)), frame.get_column(DIFF)]))
 
     def with_event_time(self, column: Any, *, strict: bool = False) -> Batch:
@@ -152,15 +152,15 @@ class Batch:
         self, on: Any = None, *, index: Any = None, variable_name: str = "variable", value_name: str = "value"
     ) -> Batch:
         """See ``Collection.unpivot``."""
-        kept = [] if index is None else self.rows.select(index).columns
+        index_columns = [] if index is None else self.rows.select(index).columns
         turned = (
-            [name for name in self.columns if name not in kept]
+            [name for name in self.columns if name not in index_columns]
             if on is None
             else self.rows.select(on).columns
         )
         names = {"variable_name": variable_name, "value_name": value_name}
-        made = self.frame.unpivot(turned, index=[*kept, DIFF], **names)
-        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+        unpivoted = self.frame.unpivot(turned, index=[*index_columns, DIFF], **names)
+        return self._with_diffs(unpivoted.drop(DIFF), unpivoted.get_column(DIFF))
 
     def unique(
         self, subset: Any = None, *, keep: str = "any", by: Any = (), maintain_order: bool = False
@@ -216,11 +216,11 @@ class Batch:
         return Batch(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]), time)
 
     def rows_of_join(
-        self, other: Batch, wanted: pl.DataFrame, on: Any = None, how: Any = "inner", **options: Any
+        self, other: Batch, joined_rows: pl.DataFrame, on: Any = None, how: Any = "inner", **options: Any
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the rows of both sides from which these rows of their join come."""
         if how in ("semi", "anti"):
-            matched = Batch(self.frame.filter(is_among(self.rows, wanted)))
+            matched = Batch(self.frame.filter(is_among(self.rows, joined_rows)))
             turned = {"left_on": options.get("right_on"), "right_on": options.get("left_on")}
             turned |= {name: options[name] for name in ("nulls_equal",) if name in options}
             partners = other.join(matched, on, "semi", **turned).rows if how == "semi" else other.rows.clear()
@@ -230,7 +230,7 @@ class Batch:
             for batch, tag in ((self, _OF_LEFT), (other, _OF_RIGHT))
         ]
         joined = sides[0].join(sides[1], on, how, **options).rows
-        chosen = joined.filter(is_among(joined.select(wanted.columns), wanted))
+        chosen = joined.filter(is_among(joined.select(joined_rows.columns), joined_rows))
         left, right = (
             side.rows.filter(
                 side.rows.get_column(tag).is_in(chosen.get_column(tag).drop_nulls().implode())
@@ -267,14 +267,14 @@ class Groups:
         )
         return numbered.drop(_GROUP), places.get_column(_KEY)
 
-    def rows_of(self, wanted: pl.DataFrame) -> pl.DataFrame:
+    def rows_of(self, group_rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of these groups, which are rows with their keys."""
         rows = self._batch.rows
         if not (self._by or self._named):
             return rows
         beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
         keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
-        return rows.filter(is_among(keys, wanted.select(keys.columns)))
+        return rows.filter(is_among(keys, group_rows.select(keys.columns)))
 
     def agg(self, *aggs: Any, **named: Any) -> Batch:
         """See ``GroupedCollection.agg``."""
@@ -303,13 +303,13 @@ class Groups:
         text, time = str(expr), self._batch.event_time
         by_time = [time] if time is not None and (".first(" in text or ".last(" in text) else []
         order = [*by_time, *dict.fromkeys(expr.meta.root_names())]
-        given = rows.with_columns(numbers.alias(_GROUP))
-        ordered = given.sort([*order, _GROUP]) if order else given
+        numbered = rows.with_columns(numbers.alias(_GROUP))
+        ordered = numbered.sort([*order, _GROUP]) if order else numbered
         if self._by or self._named:
-            made = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
+            columns = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
         else:
-            made = ordered.drop(_GROUP).select(expr)
-        return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in _plain(made)]
+            columns = ordered.drop(_GROUP).select(expr)
+        return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in _plain(columns)]
 
     def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
         """See ``GroupedCollection.top_k``."""
@@ -343,30 +343,30 @@ class Groups:
             .with_columns((pl.col(DIFF).cum_sum().over(_GROUP) - pl.col(DIFF)).alias(_COUNT))
             .filter(pl.col(_COUNT) < n)
         )
-        taken = ordered.with_columns(
+        first_rows = ordered.with_columns(
             pl.min_horizontal(pl.col(DIFF), n - pl.col(_COUNT)).cast(pl.Int64).alias(DIFF)
         )
-        return batch._of(taken.select(batch.frame.columns))
+        return batch._of(first_rows.select(batch.frame.columns))
 
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""
         raise UnprovableError(f"{name} is not evaluated in a batch")
 
 
-def is_among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
+def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
     """Return which rows have the values of one of the wanted ones in its columns; NaN and null are values like others."""
-    names = wanted.columns
+    names = others.columns
     both = pl.concat(
         [
             pl.DataFrame([*frame.select(names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)])
-            for frame, mark in ((rows, False), (wanted, True))
+            for frame, mark in ((rows, False), (others, True))
         ]
     ).with_row_index(_COUNT)
     marked = both.group_by(names).agg(pl.col(_COUNT), pl.col(_KEY).any()).filter(pl.col(_KEY))
     places = marked.select(pl.col(_COUNT).explode(empty_as_null=False)).get_column(_COUNT).to_numpy()
-    found = np.zeros(both.height, np.bool_)
-    found[places] = True
-    return pl.Series(found[: rows.height])
+    mask = np.zeros(both.height, np.bool_)
+    mask[places] = True
+    return pl.Series(mask[: rows.height])
 
 
 def _repeated(batch: Batch) -> pl.DataFrame:

@@ -96,10 +96,10 @@ class Evaluation:
     """
 
     def __init__(self, calls: list[DeclaredCall], named: Callable[[Any], Named | None]) -> None:
-        self._calls = {id(call.made): call for call in reversed(calls) if call.made is not call.receiver}
+        self._calls = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
         self._named_of = named
         self._named: dict[int, Named] = {}
-        self._order = {made: at for at, made in enumerate(reversed(self._calls))}
+        self._order = {value_id: at for at, value_id in enumerate(reversed(self._calls))}
         self._values: dict[int, Any] = {}
         self._stands_in: set[int] = set()
         self.over: dict[str, None] = {}
@@ -111,19 +111,23 @@ class Evaluation:
             UnprovableError: it cannot be evaluated; says why.
         """
         proved = set(self._other_forks(view))
-        for made in sorted(self._behind(view), key=lambda made: self._order.get(made, -1)):
-            self._values[made] = self._evaluated(made, is_proved=made in proved)
-        found = self._values[id(view)]
-        if isinstance(found, UnprovableError):
-            raise found
-        assert isinstance(found, Batch), "a view is a collection"
-        return found.consolidated()
+        for value_id in sorted(self._behind(view), key=lambda value_id: self._order.get(value_id, -1)):
+            self._values[value_id] = self._evaluated(value_id, is_proved=value_id in proved)
+        batch = self._values[id(view)]
+        if isinstance(batch, UnprovableError):
+            raise batch
+        assert isinstance(batch, Batch), "a view is a collection"
+        return batch.consolidated()
 
     def evaluated(self) -> Iterator[tuple[int, DeclaredCall | None, Any]]:
         """Yield the values, the last first, with their ids, and the calls that made them; no call for rows that are kept."""
-        order = sorted(self._values, key=lambda made: self._order.get(made, -1), reverse=True)
-        for made in order:
-            yield made, None if made in self._stands_in else self._calls.get(made), self._values[made]
+        order = sorted(self._values, key=lambda value_id: self._order.get(value_id, -1), reverse=True)
+        for value_id in order:
+            yield (
+                value_id,
+                None if value_id in self._stands_in else self._calls.get(value_id),
+                self._values[value_id],
+            )
 
     def value(self, collection: Any) -> Any:
         """Return the value of a collection.
@@ -137,9 +141,9 @@ class Evaluation:
         """Return the call that made a collection."""
         return self._calls[id(collection)]
 
-    def name_of(self, made: int) -> str:
+    def name_of(self, value_id: int) -> str:
         """Return the name of a source or a view."""
-        return self._named[made].name
+        return self._named[value_id].name
 
     def _other_forks(self, view: Any) -> Iterator[int]:
         """Yield the ids of a view and of the same view in the engines from which this one was forked."""
@@ -150,36 +154,36 @@ class Evaluation:
 
     def _behind(self, view: Any) -> set[int]:
         """Return the ids of all that a view was declared from, and of itself."""
-        seen, wanted = set[int](), [view]
-        while wanted:
-            value = wanted.pop()
+        seen, waiting = set[int](), [view]
+        while waiting:
+            value = waiting.pop()
             if id(value) in seen:
                 continue
             if (named := self._named_of(value)) is not None:
                 self._named[id(value)] = named
             if (call := self._calls.get(id(value))) is not None:
                 seen.add(id(value))
-                wanted += [call.receiver, call.args, call.kwargs]
+                waiting += [call.receiver, call.args, call.kwargs]
             elif id(value) in self._named:
                 seen.add(id(value))
             elif isinstance(value, Mapping):
-                wanted += value.values()
+                waiting += value.values()
             elif type(value) in (list, tuple):
-                wanted += value
+                waiting += value
         return seen
 
-    def _evaluated(self, made: int, *, is_proved: bool) -> Batch | Any:
+    def _evaluated(self, value_id: int, *, is_proved: bool) -> Batch | Any:
         """Return the value of a call, of a source or view, or why there is none."""
         try:
-            if made in self._calls:
-                return self._again(self._calls[made])
-            return self._kept(self._named[made])
+            if value_id in self._calls:
+                return self._again(self._calls[value_id])
+            return self._kept(self._named[value_id])
         except UnprovableError as reason:
-            if made in self._named and made in self._calls and not is_proved:
+            if value_id in self._named and value_id in self._calls and not is_proved:
                 try:
-                    kept = self._kept(self._named[made])
-                    self._stands_in.add(made)
-                    return kept
+                    contents = self._kept(self._named[value_id])
+                    self._stands_in.add(value_id)
+                    return contents
                 except UnprovableError:
                     return reason
             return reason
@@ -190,24 +194,24 @@ class Evaluation:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
         try:
-            made = getattr(receiver, call.method)(*args, **kwargs)
+            result = getattr(receiver, call.method)(*args, **kwargs)
         except UnprovableError:
             raise
         except Exception as error:  # Whatever polars or a user's function raises.
             raise UnprovableError(f"polars does not evaluate {call.method}: {first_line(error)}") from error
-        if isinstance(made, Batch):
-            return self._as_declared(made, call.made.schema)
-        return made
+        if isinstance(result, Batch):
+            return self._as_declared(result, call.result.schema)
+        return result
 
-    def _as_declared(self, made: Batch, schema: pl.Schema) -> Batch:
+    def _as_declared(self, result: Batch, schema: pl.Schema) -> Batch:
         """Return the rows with the types that they have in views, where polars has others for counts."""
-        if made.schema == schema:
-            return made
-        if made.columns != schema.names():
+        if result.schema == schema:
+            return result
+        if result.columns != schema.names():
             raise UnprovableError(
-                f"polars gives the columns {made.columns}, and the view has {schema.names()}"
+                f"polars gives the columns {result.columns}, and the view has {schema.names()}"
             )
-        return Batch(made.frame.cast(pl.Schema({**schema, DIFF: pl.Int64()})), made.event_time)
+        return Batch(result.frame.cast(pl.Schema({**schema, DIFF: pl.Int64()})), result.event_time)
 
     def _kept(self, named: Named) -> Batch:
         rows = named.rows()
@@ -218,11 +222,11 @@ class Evaluation:
 
     def _standing(self, value: Any) -> Any:
         """Return a value with all collections in it replaced."""
-        known = self._values.get(id(value))
-        if isinstance(known, UnprovableError):
-            raise known
-        if known is not None:
-            return known
+        replacement = self._values.get(id(value))
+        if isinstance(replacement, UnprovableError):
+            raise replacement
+        if replacement is not None:
+            return replacement
         if isinstance(value, dict):
             return {key: self._standing(each) for key, each in value.items()}
         if type(value) in (list, tuple):
@@ -230,9 +234,9 @@ class Evaluation:
         return value
 
 
-def differences(expected: Batch, kept: Batch) -> pl.DataFrame:
+def differences(expected: Batch, contents: Batch) -> pl.DataFrame:
     """Return what to add to the rows that are kept to have the expected ones; floats that are nearly equal are equal."""
-    changed = expected.concat(kept.negate()).consolidated().frame
+    changed = expected.concat(contents.negate()).consolidated().frame
     floats = [name for name, dtype in expected.schema.items() if dtype.is_float()]
     if not floats or not changed.height:
         return changed
@@ -255,7 +259,7 @@ def differences(expected: Batch, kept: Batch) -> pl.DataFrame:
     return changed.clear()
 
 
-def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> Proof:
+def proof(view: Any, epoch: int, evaluation: Evaluation, contents: pl.DataFrame) -> Proof:
     """Return the proof of one view.
 
     Raises:
@@ -266,4 +270,4 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> 
     except UnprovableError as reason:
         raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
     over = tuple(evaluation.over)
-    return Proof(view.name, epoch, expected.frame.height, over, differences(expected, Batch(kept)))
+    return Proof(view.name, epoch, expected.frame.height, over, differences(expected, Batch(contents)))

@@ -143,18 +143,18 @@ class AppendLog:
         os.close(self._descriptor)
 
     def _write(self, buffers: Sequence[Buffer], at: int) -> None:
-        done, size = os.pwritev(self._descriptor, list(buffers), at), size_of(buffers)
-        if done < size:
+        written, size = os.pwritev(self._descriptor, list(buffers), at), size_of(buffers)
+        if written < size:
             rest = memoryview(b"".join(buffers))
-            while done < size:
-                done += os.pwrite(self._descriptor, rest[done:], at + done)
+            while written < size:
+                written += os.pwrite(self._descriptor, rest[written:], at + written)
         sync_data(self._descriptor)
 
 
-def entries_after(path: str, number: int, known: Acknowledged | None = None) -> list[memoryview]:
+def entries_after(path: str, number: int, acknowledged: Acknowledged | None = None) -> list[memoryview]:
     """Return the consecutive entries of a log from the one after this number on; none if there is no log.
 
-    ``known`` is the writer's note: entries that it acknowledges must be there.
+    ``acknowledged`` is the writer's note: the entries that it names must be there.
 
     Raises:
         MissingFileError, CorruptFileError: they are not, or a damaged entry is followed by a later one; names the log.
@@ -163,20 +163,20 @@ def entries_after(path: str, number: int, known: Acknowledged | None = None) -> 
     try:
         content = memoryview(Path(path).read_bytes())
     except FileNotFoundError:
-        require_none(path, number, known)
+        require_none(path, number, acknowledged)
         return []
-    return entries_in(path, content, number, known)
+    return entries_in(path, content, number, acknowledged)
 
 
-def require_none(path: str, number: int, known: Acknowledged | None) -> None:
+def require_none(path: str, number: int, acknowledged: Acknowledged | None) -> None:
     """Check that no entries after this number were acknowledged, as there is no log.
 
     Raises:
         MissingFileError: some were.
     """
-    if known is not None and known.logged > number:
+    if acknowledged is not None and acknowledged.logged > number:
         raise MissingFileError(
-            f"{path} is missing, with the input of the epochs from {number + 1} to {known.logged}, which were "
+            f"{path} is missing, with the input of the epochs from {number + 1} to {acknowledged.logged}, which were "
             "acknowledged and are not committed; restore it from a copy of the checkpoint"
         )
 

@@ -225,16 +225,16 @@ class Journal:
             self._files = []
         return is_idle
 
-    def _done_beside(self, work: Callable[..., None], *given: JournalFile) -> Future[None]:
+    def _done_beside(self, work: Callable[..., None], *files: JournalFile) -> Future[None]:
         if not is_ending():
-            return self._beside.submit(work, *given)
-        done: Future[None] = Future()
+            return self._beside.submit(work, *files)
+        future: Future[None] = Future()
         try:
-            work(*given)
-            done.set_result(None)
+            work(*files)
+            future.set_result(None)
         except Exception as error:
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
     def _remove(self) -> None:
         for file in self._files:
@@ -340,8 +340,8 @@ def _write_at(descriptor: int, buffers: Sequence[Buffer], at: int) -> None:
     if len(buffers) > MOST_BUFFERS:
         buffers = [b"".join(buffers)]
     size = size_of(buffers)
-    done = os.pwritev(descriptor, buffers, at)
-    if done < size:
+    written = os.pwritev(descriptor, buffers, at)
+    if written < size:
         rest = memoryview(b"".join(buffers))
-        while done < size:
-            done += os.pwrite(descriptor, rest[done:], at + done)
+        while written < size:
+            written += os.pwrite(descriptor, rest[written:], at + written)

@@ -32,10 +32,10 @@ REASONS = {
 """The reason and the remedy by error number."""
 
 
-def refusal(error: Exception, url: str, name: str, done: str, size: int = 0) -> CheckpointError:
-    """Return the error to raise for one of a file system; ``done`` is the action that failed, such as ``written``."""
+def refusal(error: Exception, url: str, name: str, action: str, size: int = 0) -> CheckpointError:
+    """Return the error to raise for one of a file system; ``action`` says what failed, as ``written`` does."""
     reason, remedy = _reason_of(error, size)
-    return CheckpointError(f"{url}: {name or 'the store'} was not {done}: {reason}; {remedy}")
+    return CheckpointError(f"{url}: {name or 'the store'} was not {action}: {reason}; {remedy}")
 
 
 def missing(url: str, name: str) -> MissingFileError:
@@ -64,7 +64,7 @@ def not_noted(url: str, error: Exception) -> None:
 
 
 @contextmanager
-def refusing(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
+def refusing(url: str, name: str, action: str, size: int = 0) -> Iterator[None]:
     """Raise every error of a file system as ``refusal`` words it; our own errors pass unchanged."""
     try:
         yield
@@ -72,7 +72,7 @@ def refusing(url: str, name: str, done: str, size: int = 0) -> Iterator[None]:
         raise
     except Exception as error:
         # Not OSError alone: object stores raise what their clients raise.
-        raise refusal(error, url, name, done, size) from error
+        raise refusal(error, url, name, action, size) from error
 
 
 def _reason_of(error: Exception, size: int) -> tuple[str, str]:

@@ -157,8 +157,8 @@ class FsspecStore:
                     raise
                 infos = {}
             files = [self._listed(path, info) for path, info in infos.items() if info["type"] == "file"]
-        kept = (each for each in files if each.name.startswith(prefix) and not is_own(each.name))
-        return sorted(kept, key=lambda each: each.name)
+        matching = (each for each in files if each.name.startswith(prefix) and not is_own(each.name))
+        return sorted(matching, key=lambda each: each.name)
 
     def delete(self, name: str) -> None:
         """See ``Store.delete``."""
@@ -313,10 +313,10 @@ class FsspecStore:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             Writing(self._fs).write(path, content)
 
-    def _fetched(self, name: str, get: Callable[..., Any], *given: str) -> Any:
+    def _fetched(self, name: str, get: Callable[..., Any], *arguments: str) -> Any:
         """Return the result of a call of the file system; raise ``MissingFileError`` for a missing file."""
         try:
-            return get(*given)
+            return get(*arguments)
         except FileNotFoundError:
             if not self._has_top():
                 raise

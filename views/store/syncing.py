@@ -50,14 +50,14 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         for item in items:
             work(item)
         return
-    done, left = [], list(items)
+    futures, remaining = [], list(items)
     with ThreadPoolExecutor(min(AT_ONCE, len(items)), "evercurrent-store") as pool, suppress(RuntimeError):
-        while left:
-            done.append(pool.submit(work, left[0]))
-            del left[0]
-    for item in left:  # The interpreter has begun to end, and no pool takes more.
+        while remaining:
+            futures.append(pool.submit(work, remaining[0]))
+            del remaining[0]
+    for item in remaining:  # The interpreter has begun to end, and no pool takes more.
         work(item)
-    for each in done:
+    for each in futures:
         each.result()
 
 
@@ -65,13 +65,13 @@ def one_by_one(work: Callable[[], None]) -> Future[None]:
     """Call ``work`` in a background thread, after all earlier calls; the returned future holds its errors."""
     global _process, _one
     if is_ending():
-        done: Future[None] = Future()
+        future: Future[None] = Future()
         try:
             work()
-            done.set_result(None)
+            future.set_result(None)
         except Exception as error:
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
     if _one is None or _process != os.getpid():  # Threads do not survive ``fork``.
         _process, _one = os.getpid(), ThreadPoolExecutor(1, "evercurrent-notes")
     return _one.submit(work)

@@ -61,10 +61,10 @@ def _one_by_one(figure: Transcript, events: Sequence[Mapping[str, Any]]) -> list
         {"processing_time": point["processing_time"], "watermark": point["watermark"]}
         for point in figure.header["watermarks"][curve]
     ]
-    taken = {move["processing_time"] for move in moves}
-    busy = sorted([*taken, *(step["processing_time"] for step in steps)])
+    moments = {move["processing_time"] for move in moves}
+    busy = sorted([*moments, *(step["processing_time"] for step in steps)])
     due = _boundaries(figure.case["trigger"], busy[0], busy[-1])
-    ticks = [{"processing_time": at} for at in due if at not in taken]
+    ticks = [{"processing_time": at} for at in due if at not in moments]
     # At one processing time, rows come first, then the watermark moves, then timers are due.
     return sorted([*steps, *moves, *ticks], key=lambda step: str(step["processing_time"]))
 

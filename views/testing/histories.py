@@ -74,8 +74,8 @@ def histories(
             chosen = [scribe for scribe in scribes if draw(st.booleans())]
             rows = {scribe.name: scribe.rows(draw, max_rows) for scribe in chosen}
             moves = {scribe.name: scribe.watermark(draw) for scribe in scribes}
-            known = {name: move for name, move in moves.items() if move is not None}
-            history.append(Batch(as_datetime(at), rows, known))
+            watermarks = {name: move for name, move in moves.items() if move is not None}
+            history.append(Batch(as_datetime(at), rows, watermarks))
         return history
 
     return drawn()
@@ -149,11 +149,11 @@ class _Scribe:
     def _place(self, number: int) -> int:
         """Return the row under which a row is counted: itself or, in an upsert source, the first row with its key."""
         source, row = self._writer.source, self._pool[number]
-        kept = [i for i, name in enumerate(self._writer.columns) if name in source.key]
-        if not kept:
+        key_places = [i for i, name in enumerate(self._writer.columns) if name in source.key]
+        if not key_places:
             return self._pool.index(row)
-        key = [row[i] for i in kept]
-        return next(place for place, other in enumerate(self._pool) if [other[i] for i in kept] == key)
+        key = [row[i] for i in key_places]
+        return next(place for place, other in enumerate(self._pool) if [other[i] for i in key_places] == key)
 
 
 def _values(where: str, dtype: pl.DataType) -> SearchStrategy[Any]:

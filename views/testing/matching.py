@@ -23,14 +23,14 @@ class Attribute:
     """One expected attribute of a row: its word, its value, and the functions that read and show it."""
 
     word: str
-    wanted: Any
+    expected: Any
     read: Callable[[dict[str, Any]], Any]
     show: Callable[[Any], str] = repr
     agree: Callable[[Any, Any], bool] = equal
 
     def differs(self, row: dict[str, Any]) -> bool:
         """Return whether the row is not as expected."""
-        return not self.agree(self.wanted, self.read(row))
+        return not self.agree(self.expected, self.read(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Expectation:
 
     def __str__(self) -> str:
         """Show the expected attributes in the words of the transcript."""
-        shown_attributes = [each for each in self.attributes if (each.word, each.wanted) != (DIFF, 1)]
-        return ", ".join(f"{each.word} {each.show(each.wanted)}" for each in shown_attributes) or "any row"
+        shown_attributes = [each for each in self.attributes if (each.word, each.expected) != (DIFF, 1)]
+        return ", ".join(f"{each.word} {each.show(each.expected)}" for each in shown_attributes) or "any row"
 
 
 def left_over(
@@ -62,21 +62,23 @@ def left_over(
     Each expectation is matched with one row that fits, so that as few as possible stay unmatched; optional ones come
     last (Kuhn's matching by augmenting paths).
     """
-    taken: dict[int, int] = {}
+    expectation_of_row: dict[int, int] = {}
     fitting = [[i for i, row in enumerate(rows) if each.fits(row)] for each in expected]
 
     def takes(number: int, tried: set[int]) -> bool:
         for row in fitting[number]:
             if row not in tried:
                 tried.add(row)
-                if row not in taken or takes(taken[row], tried):
-                    taken[row] = number
+                if row not in expectation_of_row or takes(expectation_of_row[row], tried):
+                    expectation_of_row[row] = number
                     return True
         return False
 
     order = sorted(range(len(expected)), key=lambda number: expected[number].optional)
     missing = [number for number in order if not takes(number, set()) and not expected[number].optional]
-    return [expected[i] for i in sorted(missing)], [row for i, row in enumerate(rows) if i not in taken]
+    return [expected[i] for i in sorted(missing)], [
+        row for i, row in enumerate(rows) if i not in expectation_of_row
+    ]
 
 
 def mismatches(
@@ -105,7 +107,7 @@ def _closest(
     row = min(rows, key=lambda each: len(expected.differences(each)))
     different = expected.differences(row)
     what = "; ".join(
-        f"{each.word} is {each.show(each.read(row))} and not {each.show(each.wanted)}" for each in different
+        f"{each.word} is {each.show(each.read(row))} and not {each.show(each.expected)}" for each in different
     )
     if not what:
         return [f"      another expectation has taken {shown(row)}"]

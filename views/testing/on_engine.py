@@ -71,7 +71,7 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
             raise InputError(f"{where}: step {number}: {error}") from error
     report.failures += [f"at the end: {text}" for text in _wrong(script.done)]
     for view in sorted(views):
-        report.said += [f"{view}: {row}" for row in script.said(view)]
+        report.output += [f"{view}: {row}" for row in script.output(view)]
     return report
 
 
@@ -128,14 +128,14 @@ def application(transcript: Transcript) -> Callable[[], Engine]:
             f"{where}; name a function that returns a new engine, as 'shop.views:engine', or declare sources and views"
         )
     try:
-        made = getattr(importlib.import_module(module), name)
+        target = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"{where}: {error}; is the folder of the module on the path? (pytest: pythonpath = ['.'])"
         ) from error
-    if not callable(made):
+    if not callable(target):
         raise InputError(
-            f"{where} is {type(made).__name__}; each case needs a new engine: name a function that returns one"
+            f"{where} is {type(target).__name__}; each case needs a new engine: name a function that returns one"
         )
-    function: Callable[[], Engine] = made
+    function: Callable[[], Engine] = target
     return function

@@ -172,11 +172,11 @@ class Pipeline:
             raise InputError(f"{self._where}: {name} {entry!r}; write a mapping")
         return entry
 
-    def _choice(self, name: str, known: Mapping[str, Any], default: str) -> Any:
+    def _choice(self, name: str, choices: Mapping[str, Any], default: str) -> Any:
         entry = self._case.get(name, default)
-        if entry not in known:
-            raise InputError(f"{self._where}: {name} {entry!r}; there are {listed(known)}")
-        return known[entry]
+        if entry not in choices:
+            raise InputError(f"{self._where}: {name} {entry!r}; there are {listed(choices)}")
+        return choices[entry]
 
 
 def rows_of(transcript: Transcript) -> Iterator[Mapping[str, Any]]:

@@ -20,8 +20,8 @@ from .matching import Expectation, mismatches
 from .rows import Row, RowWords
 from .times import Times, as_datetime, midnight
 
-Said = Mapping[str, Any]
-"""The expected values of a row, by column; columns that are left out are not compared."""
+ValuesByColumn = Mapping[str, Any]
+"""The values of a row, by column; in an expectation, columns that are left out are not compared."""
 
 
 def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play:
@@ -60,7 +60,7 @@ class Play:
     def rows(
         self,
         source: str,
-        rows: pl.DataFrame | Sequence[Said | Sequence[Any]],
+        rows: pl.DataFrame | Sequence[ValuesByColumn | Sequence[Any]],
         *,
         watermark: Any = None,
         at: Any = None,
@@ -94,7 +94,7 @@ class Play:
 
     # Expectations
 
-    def expect(self, view: str, rows: Iterable[Said], *, in_order: bool = False) -> Self:
+    def expect(self, view: str, rows: Iterable[ValuesByColumn], *, in_order: bool = False) -> Self:
         """Check that the view has emitted these rows and no others since the last check; ``_diff`` is 1 unless given.
 
         Only the given columns are compared. For a windowed view ``window`` ([start, end]) can be given, and with pane
@@ -117,7 +117,7 @@ class Play:
             self.expect(view, [])
         return self
 
-    def expect_contents(self, view: str, rows: Iterable[Said]) -> Self:
+    def expect_contents(self, view: str, rows: Iterable[ValuesByColumn]) -> Self:
         """Check that the view holds these rows and no others now."""
         words = self._words(view)
         self._compare(view, words.expectations(rows), words.read(self._view(view).read()), words, False)
@@ -153,7 +153,7 @@ class Play:
         """Show the engine and the time."""
         return f"Play({self.engine!r}, at {self.clock.now.isoformat()})"
 
-    def said(self, view: str) -> list[str]:
+    def output(self, view: str) -> list[str]:
         """Return all that a view has emitted since the script began, a line for each row."""
         words = self._words(view)
         return [words.shown(row) for row in self._since(view, words, self._begun)]

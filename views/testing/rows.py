@@ -67,9 +67,7 @@ class RowWords:
             raise InputError(
                 f"{self._where}: {expected!r} is not a row; write the expected values by column, as {{'n': 1}}"
             )
-        attributes = [
-            self._attribute(word, wanted) for word, wanted in expected.items() if word != "optional"
-        ]
+        attributes = [self._attribute(word, value) for word, value in expected.items() if word != "optional"]
         if DIFF not in expected:
             attributes.append(Attribute(DIFF, 1, lambda row: row[DIFF]))
         return Expectation(tuple(attributes), bool(expected.get("optional", False)))
@@ -115,19 +113,19 @@ class RowWords:
             f"{self._where}: {word!r} is expected, and there are the columns {listed(self._schema)}{missing}"
         )
 
-    def _retracts(self, wanted: Iterable[Mapping[str, Any]]) -> Attribute:
+    def _retracts(self, retracted: Iterable[Mapping[str, Any]]) -> Attribute:
         """Return the attribute of all rows that are retracted together with this one."""
 
-        def show(found: Any) -> str:
-            texts = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in found]
+        def show(rows: Any) -> str:
+            texts = [str(each) if isinstance(each, Expectation) else self.shown(each) for each in rows]
             return "[" + "; ".join(texts) + "]"
 
         return Attribute(
             "retracts",
-            [self.expectation({**each, DIFF: -1}) for each in wanted],
+            [self.expectation({**each, DIFF: -1}) for each in retracted],
             lambda row: row.get("retracts", []),
             show,
-            lambda expected, found: left_over(expected, found) == ([], []),
+            lambda expected, actual: left_over(expected, actual) == ([], []),
         )
 
     def _cell(self, column: str, expected: Any) -> Any:

@@ -36,7 +36,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
     panes: list[Row] = field(default_factory=list)
     """All emitted panes, in order; the panes that one retracts are in its list ``retracts``."""
-    said: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
     """The same in the words of the transcript."""
 
     @property
@@ -51,9 +51,9 @@ class Report:
 
     def __str__(self) -> str:
         """Show the failures, and then all output."""
-        output = [f"  {line}" for line in self.said] or ["  nothing"]
+        lines = [f"  {line}" for line in self.output] or ["  nothing"]
         verdict = self.failures or ["passed"]
-        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *output])
+        return "\n".join([f"transcript {self.id!r}", *verdict, "All output:", *lines])
 
 
 def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
@@ -107,17 +107,17 @@ class _Run:
 
     def end(self) -> None:
         """Check what the case expects of the run as a whole, and that nothing unexpected is left."""
-        if (wanted := self._transcript.get("expect_unordered")) is not None:
-            self._compare("at the end", self._words.expectations(wanted))
-        if (wanted := self._transcript.get("expect_last")) is not None:
+        if (expected := self._transcript.get("expect_unordered")) is not None:
+            self._compare("at the end", self._words.expectations(expected))
+        if (expected := self._transcript.get("expect_last")) is not None:
             self._uncovered = list(
                 {(row[KEY], *self._window(row)): row for row in self.report.panes}.values()
             )
-            self._compare("at the end, the last pane of each window", self._words.expectations(wanted))
-        if (wanted := self._transcript.get("net_changes")) is not None:
-            self._compare_changes(wanted)
-        if (wanted := self._transcript.get("dropped")) is not None:
-            self._compare_dropped(wanted)
+            self._compare("at the end, the last pane of each window", self._words.expectations(expected))
+        if (expected := self._transcript.get("net_changes")) is not None:
+            self._compare_changes(expected)
+        if (expected := self._transcript.get("dropped")) is not None:
+            self._compare_dropped(expected)
         self._compare("at the end", [])
 
     def _epoch(self, step: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ class _Run:
             panes = self._with_retractions(self._words.read(frame))
             self._uncovered += panes
             self.report.panes += panes
-            self.report.said += [self._words.shown(pane) for pane in panes]
+            self.report.output += [self._words.shown(pane) for pane in panes]
 
     def _with_retractions(self, rows: list[Row]) -> list[Row]:
         """Return the panes of an epoch, each with those that it retracts: of its window, or of parts of it."""
@@ -163,17 +163,17 @@ class _Run:
             self.report.failures.append(f"{where}:\n{wrong}")
         self._uncovered = []
 
-    def _compare_windows(self, where: str, wanted: Sequence[Mapping[str, Any]]) -> None:
+    def _compare_windows(self, where: str, windows: Sequence[Mapping[str, Any]]) -> None:
         """Compare all panes so far, window by window, in order."""
         expected = {
-            self._words.window(each["window"]): [sorted(pane) for pane in each["panes"]] for each in wanted
+            self._words.window(each["window"]): [sorted(pane) for pane in each["panes"]] for each in windows
         }
-        found: dict[Any, list[Any]] = {}
+        emitted: dict[Any, list[Any]] = {}
         for row in self.report.panes:
-            found.setdefault(self._words.window_of(row), []).append(sorted(row[RESULT] or []))
-        for window in [*expected, *(window for window in found if window not in expected)]:
+            emitted.setdefault(self._words.window_of(row), []).append(sorted(row[RESULT] or []))
+        for window in [*expected, *(window for window in emitted if window not in expected)]:
             shown = self._words.window_shown(window)
-            panes, should = found.get(window, []), expected.get(window, [])
+            panes, should = emitted.get(window, []), expected.get(window, [])
             if panes != should:
                 kind = "Unmatched" if window in expected else "Unexpected"
                 self.report.failures.append(
@@ -181,24 +181,24 @@ class _Run:
                 )
         self._uncovered = []
 
-    def _compare_changes(self, wanted: Sequence[Sequence[Any]]) -> None:
+    def _compare_changes(self, expected: Sequence[Sequence[Any]]) -> None:
         """Compare signed values in order: in each epoch first what is retracted, then what is emitted, by window."""
         by_epoch: dict[int, list[Row]] = {}
         for row in self.report.panes:
             by_epoch.setdefault(row[EPOCH], []).append(row)
-        found = []
+        changes = []
         for panes in by_epoch.values():
-            found += [["-", row[RESULT]] for pane in panes for row in pane.get("retracts", ())]
-            found += [["+" if pane[DIFF] > 0 else "-", pane[RESULT]] for pane in panes]
-        if found != [list(each) for each in wanted]:
-            self.report.failures.append(f"net changes: {found}, expected are {wanted}")
+            changes += [["-", row[RESULT]] for pane in panes for row in pane.get("retracts", ())]
+            changes += [["+" if pane[DIFF] > 0 else "-", pane[RESULT]] for pane in panes]
+        if changes != [list(each) for each in expected]:
+            self.report.failures.append(f"net changes: {changes}, expected are {expected}")
 
     def _compare_dropped(self, dropped: Sequence[Mapping[str, Any]]) -> None:
         """Compare the values of all rows that were refused."""
         refused = self._pipeline.engine.ledger(SOURCE)
-        found, expected = sorted(refused[VALUE]), sorted(each["value"] for each in dropped)
-        if found != expected:
-            self.report.failures.append(f"dropped rows: {found}, expected are {expected}")
+        actual, expected = sorted(refused[VALUE]), sorted(each["value"] for each in dropped)
+        if actual != expected:
+            self.report.failures.append(f"dropped rows: {actual}, expected are {expected}")
 
 
 def _holds(pane: Row, row: Row) -> bool:

@@ -60,8 +60,8 @@ def dots_of(recording: Recording, limit: int) -> Dots:
         else pl.Series("key", [None], pl.String).new_from_index(0, rows.height),
         _standings(recording),
     ]
-    kept = _drawn_positions(columns[-1], limit)
-    drawn = pl.DataFrame(columns)[kept].sort("seen", maintain_order=True)
+    places = _drawn_positions(columns[-1], limit)
+    drawn = pl.DataFrame(columns)[places].sort("seen", maintain_order=True)
     return Dots(tuple(Dot(*row) for row in drawn.iter_rows()), rows.height + recording.unrecorded_rows)
 
 
@@ -93,8 +93,8 @@ def _standings(recording: Recording) -> pl.Series:
         mine = (rows["source"] == source).to_numpy()
         moves = recording.watermarks.filter(pl.col("source") == source)
         marks = np.append(instants(moves["watermark"]).to_numpy(), START_OF_TIME)  # -1: before the first move
-        met = np.searchsorted(instants(moves["processing_time"]).to_numpy(), seen[mine], "left") - 1
-        late[mine] = times[mine] < marks[met]
+        moves_before = np.searchsorted(instants(moves["processing_time"]).to_numpy(), seen[mine], "left") - 1
+        late[mine] = times[mine] < marks[moves_before]
     return pl.Series("standing", late).replace_strict({True: "late", False: None}, return_dtype=pl.String)
 
 

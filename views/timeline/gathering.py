@@ -88,12 +88,14 @@ def gathered(
     zone = _zone(source.frame.schema[source.event_time] for source in sources.values())
     rows = [_rows(name, source, epochs, moves, choice, zone) for name, source in sources.items()]
     row_count = sum(source.frame.height + source.unrecorded for source in sources.values())
-    kept = sum(source.frame.join(epochs, on=EPOCH, how="semi").height for source in sources.values())
+    recorded_count = sum(
+        source.frame.join(epochs, on=EPOCH, how="semi").height for source in sources.values()
+    )
     return Recording(
         pl.concat([_row_schema(zone).to_frame(), *rows]),
         moves.select("processing_time", "watermark", "source"),
         _panes(view, deltas, epochs, watermarks["source"].unique(maintain_order=True), moves, choice),
-        row_count - kept,
+        row_count - recorded_count,
         tuple(remarks),
     )
 

@@ -43,7 +43,7 @@ def timeline_of_view(
     plan: Plan,
     place: PlanId,
     deltas: pl.DataFrame,
-    kept: RecordedRun,
+    run: RecordedRun,
     *,
     value: str | None,
     label: str | None,
@@ -64,8 +64,8 @@ def timeline_of_view(
     keys = pane_keys(plan, place)
     schema, is_timed = plan[place].schema, _grouping(plan, place) in plan.windowed
     choice = Choice(_value(where, schema, keys, value), keys, _key(where, keys, key), is_timed)
-    sources = _sources(where, plan, place, kept, label or None, choice)
-    log = kept.log
+    sources = _sources(where, plan, place, run, label or None, choice)
+    log = run.log
     timed = log.watermarks().filter(pl.col("source").is_in(list(sources)))
     return timeline_of(
         name,
@@ -143,10 +143,10 @@ def _key(where: str, keys: Sequence[str], key: Key | None) -> tuple[object, ...]
 
 
 def _sources(
-    where: str, plan: Plan, place: PlanId, kept: RecordedRun, label: str | None, choice: Choice
+    where: str, plan: Plan, place: PlanId, run: RecordedRun, label: str | None, choice: Choice
 ) -> dict[str, SourceRows]:
     """Return the sources of a view that have event time, with their recorded rows."""
-    log, rows_by_source, schemas = kept.log, {}, {}
+    log, rows_by_source, schemas = run.log, {}, {}
     places = sorted(_upstream(plan, place))
     judges = [f"{plan.name_of(at)}:" for at in places]
     for at in places:
@@ -158,7 +158,7 @@ def _sources(
                 log.rows(source.name, schema),
                 event_time.column,
                 _label(schema, others, choice.value) if label is None else label if label in schema else None,
-                _refused(kept.refused, source.name, event_time.column, judges),
+                _refused(run.refused, source.name, event_time.column, judges),
                 log.unrecorded.get(source.name, 0) if log.records_rows else 0,
             )
     if label is not None and not any(source.label for source in rows_by_source.values()):

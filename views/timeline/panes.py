@@ -70,8 +70,8 @@ def panes_of(recording: Recording, limit: int, span: Span = WHOLE) -> Panes:
     rows = _ends(_beginnings(emitted, recording), retractions).filter(
         pl.col("id").is_in(marks["id"].implode())
     )
-    taken = _taken_back(retractions.filter(pl.col("by").is_in(marks["id"].implode())))
-    drawn = [_pane(row, taken.get(row["id"], ())) for row in rows.iter_rows(named=True)]
+    taken_back = _taken_back(retractions.filter(pl.col("by").is_in(marks["id"].implode())))
+    drawn = [_pane(row, taken_back.get(row["id"], ())) for row in rows.iter_rows(named=True)]
     drawn += [_lone(row) for row in alone.join(marks, on="id", how="semi").iter_rows(named=True)]
     drawn.sort(key=lambda pane: (pane.fired, pane.epoch, pane.start, pane.end, pane.key))
     return Panes(tuple(drawn), shown.height)
@@ -164,8 +164,8 @@ def _first_arrivals(panes: pl.DataFrame, recording: Recording) -> pl.Series:
         first_seen[at] = _least_between(
             times[mine], arrivals[mine], panes["start"].to_numpy()[at], panes["end"].to_numpy()[at]
         )
-    known = pl.Series("arrived", first_seen)
-    return known.set(known == END_OF_TIME, None)
+    arrived = pl.Series("arrived", first_seen)
+    return arrived.set(arrived == END_OF_TIME, None)
 
 
 def _sorted_rows(recording: Recording) -> tuple[Instants, Instants, npt.NDArray[np.object_] | None]:

@@ -37,22 +37,26 @@ def converter() -> Converter | None:
 
 
 def _by_cairosvg(svg: str) -> bytes:
-    made: bytes = import_module("cairosvg").svg2png(bytestring=svg.encode(), scale=SCALE)
-    return made
+    png: bytes = import_module("cairosvg").svg2png(bytestring=svg.encode(), scale=SCALE)
+    return png
 
 
 def _by_command(command: list[str]) -> Converter:
     def convert(svg: str) -> bytes:
         name = Path(command[0]).name
         try:
-            done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=LONGEST_SECONDS)
+            process = subprocess.run(
+                command, input=svg.encode(), capture_output=True, timeout=LONGEST_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EvercurrentError(
                 f"timeline: {name} could not convert the drawing: {first_line(error)}"
             ) from error
-        if done.returncode or not done.stdout.startswith(b"\x89PNG"):
-            said = done.stderr.decode(errors="replace").strip() or f"it ended with {done.returncode}"
-            raise EvercurrentError(f"timeline: {name} could not convert the drawing: {said}; save it as .svg")
-        return done.stdout
+        if process.returncode or not process.stdout.startswith(b"\x89PNG"):
+            reason = process.stderr.decode(errors="replace").strip() or f"it ended with {process.returncode}"
+            raise EvercurrentError(
+                f"timeline: {name} could not convert the drawing: {reason}; save it as .svg"
+            )
+        return process.stdout
 
     return convert

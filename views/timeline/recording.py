@@ -70,10 +70,10 @@ class Recording:
         _check("rows", self.rows, _ROWS, _ROWS_MAY_HAVE)
         _check("watermarks", self.watermarks, _WATERMARKS, {})
         _check("panes", self.panes, _PANES, _PANES_MAY_HAVE)
-        for frame, column, known in ((self.rows, "standing", STANDINGS), (self.panes, "timing", TIMINGS)):
+        for frame, column, allowed in ((self.rows, "standing", STANDINGS), (self.panes, "timing", TIMINGS)):
             values = set(frame[column].unique().drop_nulls()) if column in frame.columns else set()
-            if unknown := values - set(known):
-                raise PlanError(f"recording: {column} {listed(sorted(unknown))}; there are {listed(known)}")
+            if unknown := values - set(allowed):
+                raise PlanError(f"recording: {column} {listed(sorted(unknown))}; there are {listed(allowed)}")
 
     @property
     def zone(self) -> str | None:

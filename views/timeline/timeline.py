@@ -93,13 +93,13 @@ def require_suffix(path: Path) -> str:
 
 
 def _png_converter(where: str) -> Converter:
-    found = converter()
-    if found is None:
+    convert = converter()
+    if convert is None:
         raise PlanError(
             f"timeline: {where}: the suffix has to be one of {', '.join(SUFFIXES)}, as nothing is installed that makes a PNG; "
             f"install {CONVERTERS}"
         )
-    return found
+    return convert
 
 
 def timeline_of(

@@ -46,9 +46,9 @@ def watermarks_of(recording: Recording) -> tuple[Watermark, ...]:
         seen = instants(moves["processing_time"]).to_numpy()
         marks = instants(moves["watermark"]).to_numpy()
         moved = np.flatnonzero(np.diff(marks, prepend=START_OF_TIME))
-        kept = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
-        if len(kept):
-            watermarks.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in kept)))
+        shown = moved[_last_of_moments(seen[moved])] if len(moved) > MOVES else moved
+        if len(shown):
+            watermarks.append(Watermark(source, tuple(Move(int(seen[at]), int(marks[at])) for at in shown)))
     return tuple(watermarks)
 
 

@@ -12,7 +12,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.channels import Finding
-from ...state.lookup import Found, all_rows
+from ...state.lookup import KeyRows, all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
@@ -92,6 +92,6 @@ class LatestPanes(Operator):
         return make_run(self.spine.layout, words, payload, {DIFF: diffs}, rows)
 
 
-def _part(keys: Keys, panes: Found, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
+def _part(keys: Keys, panes: KeyRows, mask: Mask) -> tuple[Keys, pl.DataFrame, Ints]:
     places = np.flatnonzero(mask)
     return keys.take(places), gather(panes.payload, places), panes.diffs[places]

@@ -17,7 +17,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.channels import Finding, Lookup
-from ...state.lookup import Found, all_rows
+from ...state.lookup import KeyRows, all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
@@ -135,7 +135,7 @@ class Panes(Operator):
         even = None if again is None or self.spec.mode != "discarding" else firing.holds_rows & again
         exists, rows = self._groups(firing.keys, even)
         if even is not None:
-            rows = self._dated(self._with_known_names(firing.keys.take(np.flatnonzero(exists)), rows))
+            rows = self._dated(self._with_stored_names(firing.keys.take(np.flatnonzero(exists)), rows))
         last = _LastPanes.none(self._rows) if is_log else self._last_panes(firing)
         emits = exists.copy() if is_log else self._emits(firing, exists, rows, last)
         if again is not None:
@@ -269,15 +269,15 @@ class Panes(Operator):
             return rows
         return rows.with_columns(pl.col(name).fill_null(pl.col("window_end") - pl.duration(microseconds=1)))
 
-    def _with_known_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
+    def _with_stored_names(self, keys: Keys, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows, with the key columns of windows that have emitted and that the grouping has purged."""
         names = [rows.get_column(name) for name in self.spec.keys]
         if not names:
             return rows
         counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
-        known = payload_of(self.counts, self.counts.delta, keys)
+        stored = payload_of(self.counts, self.counts.delta, keys)
         place = np.arange(len(keys)) + np.where(counted, 0, len(keys))
-        return rows.with_columns(gather(stack([known, pl.DataFrame(names)]), place).get_columns())
+        return rows.with_columns(gather(stack([stored, pl.DataFrame(names)]), place).get_columns())
 
     def _change(
         self, firing: Firing, emits: Mask, has_row: Mask, last: _LastPanes, panes: pl.DataFrame
@@ -340,22 +340,22 @@ class _LastPanes:
     ``moved_places`` the places of the latter among the firing ones, -1 if they do not fire.
     """
 
-    own: Found
+    own: KeyRows
     places: Index
     moved_keys: Keys
-    moved: Found
+    moved: KeyRows
     moved_places: Index
     moved_to: Keys = Keys(np.zeros(0, np.uint64))  # noqa: RUF009
 
     @staticmethod
     def none(schema: pl.Schema) -> _LastPanes:
         """Return no panes, since none were emitted or they do not matter."""
-        nobody = Found(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
+        nobody = KeyRows(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
         return _LastPanes(nobody, nobody.owners, Keys(np.zeros(0, np.uint64)), nobody, nobody.owners)
 
 
-def _nobody(like: Found) -> Found:
-    return Found(np.zeros(0, np.intp), like.payload.clear(), np.zeros(0, np.int64))
+def _nobody(like: KeyRows) -> KeyRows:
+    return KeyRows(np.zeros(0, np.intp), like.payload.clear(), np.zeros(0, np.int64))
 
 
 def _quiet_ends(firing: Firing) -> Keys:

@@ -210,8 +210,8 @@ class CellState:
 
     def purge(self, words: Keys, extents: Extents) -> Run:
         """Return the run that purges these cells."""
-        kept = {name: -column for name, column in _additive_columns(extents).items()}
-        return make_run(self.spine.layout, words, pl.DataFrame(), kept)
+        negated = {name: -column for name, column in _additive_columns(extents).items()}
+        return make_run(self.spine.layout, words, pl.DataFrame(), negated)
 
     def with_neighbours(self, keys: Keys, cells: Cells) -> Cells:
         """Return the touched cells, and those beside them to which they may be linked, or were."""

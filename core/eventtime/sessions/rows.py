@@ -97,8 +97,8 @@ class RowState:
             )
         self.spine.touched += sum(map(len, owners))
         entries = CellEntries(np.concatenate(owners), Keys.concat(words), stack(rows), np.concatenate(diffs))
-        meant = self._is_of(entries, keys, number)
-        return entries if meant.all() else entries.take(np.flatnonzero(meant))
+        is_of_session = self._is_of(entries, keys, number)
+        return entries if is_of_session.all() else entries.take(np.flatnonzero(is_of_session))
 
     def present(self, entries: CellEntries) -> CellEntries:
         """Return the present rows, each once: entries of several runs are added up."""
@@ -129,8 +129,8 @@ class RowState:
         """Return which entries belong to the cell that was looked up, and not to one that shares its upper half."""
         owners = entries.owners
         words = key_words([entries.rows.get_column(name) for name in self._keys], len(entries))
-        meant: Mask = words.first == keys.first[owners]
+        is_of_session: Mask = words.first == keys.first[owners]
         if words.second is not None or keys.second is not None:
-            meant &= words.seconds() == keys.seconds()[owners]
-        meant &= self.instants(entries) // self._gap == number[owners]
-        return meant
+            is_of_session &= words.seconds() == keys.seconds()[owners]
+        is_of_session &= self.instants(entries) // self._gap == number[owners]
+        return is_of_session

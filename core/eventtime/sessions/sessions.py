@@ -188,10 +188,10 @@ class Sessions(Operator):
         after = self._cells.look_up(self._cells.words(keys, number + 1), run)
         tails = ~(after.exists & (after.first - extents.last < self._gap))
         closes = extents.last + self._gap + self._lateness
-        passed = closes <= self._clock.now
-        again = np.flatnonzero(tails & ~passed)
+        is_closed = closes <= self._clock.now
+        again = np.flatnonzero(tails & ~is_closed)
         self._timers.set(closes[again], words.take(again))
-        over = np.flatnonzero(tails & passed)
+        over = np.flatnonzero(tails & is_closed)
         if not len(over):
             return None
         # All cells from the one of a session's start to its last hold rows.

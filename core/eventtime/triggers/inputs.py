@@ -73,8 +73,8 @@ class TriggerInputs:
         start = self._keys[-1]
         columns = [column for column in rows.rows.get_columns() if column.name != start]
         columns += [pl.Series(start, windows), pl.Series("instant", merging.instants)]
-        kept, diffs = consolidated_rows(pl.DataFrame(columns), rows.diffs)
-        return np.arange(len(rows)) if kept is None else kept, diffs
+        entries, diffs = consolidated_rows(pl.DataFrame(columns), rows.diffs)
+        return np.arange(len(rows)) if entries is None else entries, diffs
 
     def _pattern(
         self,

@@ -110,8 +110,8 @@ class TriggerState(ABC):
 
     def finished(self, context: TriggerContext) -> Mask:
         """Return for which windows this part will not fire again."""
-        done: Mask = context.get(f"{self.place}done") != 0
-        return done
+        is_finished: Mask = context.get(f"{self.place}done") != 0
+        return is_finished
 
     def observe(self, context: TriggerContext, on: Mask) -> None:
         """Update the state by the changes of the windows for which this part is active."""
@@ -333,12 +333,12 @@ class CustomState(Leaf):
         if "wake_at" in columns:
             at = columns["wake_at"]
             columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
-        known = {"rows": context.rows, "end": context.ends}
+        window_columns = {"rows": context.rows, "end": context.ends}
         clocks = {
             "watermark": np.full(len(context), context.watermark),
             "processing_time": np.full(len(context), context.processing_time),
         }
-        return pl.DataFrame({**columns, **known, **clocks})
+        return pl.DataFrame({**columns, **window_columns, **clocks})
 
     def _moved(self, context: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         if not on.any():

@@ -40,7 +40,7 @@ class TriggerColumns:
 
 def merge_states(
     columns: TriggerColumns,
-    known: dict[str, Ints],
+    columns_of_windows: dict[str, Ints],
     state: dict[str, Ints],
     old: Index,
     new: Index,
@@ -49,20 +49,20 @@ def merge_states(
     """Add up the states of windows that have merged, in place.
 
     ``old`` are the places of the windows that no longer exist, ``new`` those of the windows that they are part of. Among the
-    ``known`` columns, ``EMITTED`` and ``PAST`` add up; all columns of the trigger's ``state`` do, and become zero in the old.
+    ``columns_of_windows``, ``EMITTED`` and ``PAST`` add up; all columns of the trigger's ``state`` do, and become zero in the old.
     """
     if not len(old):
         return
     for name in columns.counters:
         if name in state:
             np.add.at(state[name], new, state[name][old])
-    known[EMITTED] = _least(known[EMITTED], old, new, 0)
+    columns_of_windows[EMITTED] = _least(columns_of_windows[EMITTED], old, new, 0)
     for name in columns.timers:
         if name in state:
             state[name] = _least(state[name], old, new, NO_TIMER)
     joined = np.unique(new)
     fresh = joined[~was_open[joined]]
-    for column in (*(state[name] for name in columns.flags if name in state), known[PAST]):
+    for column in (*(state[name] for name in columns.flags if name in state), columns_of_windows[PAST]):
         column[fresh] = 1
         np.minimum.at(column, new, column[old])
     for column in state.values():

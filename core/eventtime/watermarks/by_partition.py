@@ -158,8 +158,8 @@ class ByPartition(Watermark):
                 " limit=; nothing has changed"
             )
         order = np.lexsort((memory.sums[MARK][idle], memory.sums[SEEN][idle]))
-        kept = np.setdiff1d(np.arange(len(memory)), idle[order[:excess]])
-        return _taken(memory, kept)
+        remaining = np.setdiff1d(np.arange(len(memory)), idle[order[:excess]])
+        return _taken(memory, remaining)
 
 
 def _with_new(memory: Run, groups: Groups, new: Index, values: pl.DataFrame) -> Run:
@@ -172,6 +172,6 @@ def _with_new(memory: Run, groups: Groups, new: Index, values: pl.DataFrame) -> 
     return Run(keys.take(order), gather(payload, order), sums)
 
 
-def _taken(memory: Run, kept: Index) -> Run:
-    sums = {name: column[kept] for name, column in memory.sums.items()}
-    return Run(memory.keys.take(kept), gather(memory.payload, kept), sums)
+def _taken(memory: Run, entries: Index) -> Run:
+    sums = {name: column[entries] for name, column in memory.sums.items()}
+    return Run(memory.keys.take(entries), gather(memory.payload, entries), sums)

@@ -196,7 +196,7 @@ class Perfect(Watermark):
 @tagged("core.eventtime.watermarks:BehindProcessingTime")
 @dataclass(frozen=True)
 class BehindProcessingTime(Watermark):
-    """W = processing time - delay, whatever the rows say: it moves without rows too."""
+    """W = processing time - delay, whatever the rows hold: it moves without rows too."""
 
     delay: int = 0
 

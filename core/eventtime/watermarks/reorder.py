@@ -116,10 +116,10 @@ class Buffer(StagedValue[_Version]):
         # The removal may have left an old run smaller than a young one.
         left.sort(key=len, reverse=True)
         self._staged = self._tidied(self._piled(tuple(left)), then.attempt_from)
-        taken = [head for head, _ in parts if head is not None]
-        if not taken:
+        heads = [head for head, _ in parts if head is not None]
+        if not heads:
             return None
-        out = self._merged(taken) if len(taken) > 1 or taken[0].negatives else taken[0]
+        out = self._merged(heads) if len(heads) > 1 or heads[0].negatives else heads[0]
         return out.instants, out.frame
 
     @property
@@ -189,13 +189,13 @@ class Buffer(StagedValue[_Version]):
         if not any(run.negatives for run in runs):
             return _run(instants[order], gather(frame, order))
         instants, frame = instants[order], gather(frame, order)
-        kept, diffs = consolidated_rows(
+        entries, diffs = consolidated_rows(
             pl.DataFrame(frame.get_columns()[:-1]), frame.get_column(DIFF).to_numpy()
         )
-        if kept is None:
+        if entries is None:
             return _run(instants, frame)
-        rows = gather(pl.DataFrame(frame.get_columns()[:-1]), kept)
-        return _run(instants[kept], pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]))
+        rows = gather(pl.DataFrame(frame.get_columns()[:-1]), entries)
+        return _run(instants[entries], pl.DataFrame([*rows.get_columns(), pl.Series(DIFF, diffs)]))
 
     def _piled(self, runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
         while (first := to_merge([len(run) for run in runs])) is not None:
@@ -288,10 +288,10 @@ class ReleaseInOrder(Operator):
             passing = Delta(keep(delta.frame, behind), delta.is_consolidated)
             passing = passing if self._late == "release" else self._without_late(now, passing)
             delta, times = Delta(keep(delta.frame, ~behind)), times[~behind]
-        taken = self.buffer.exchange(times, delta.frame, self.clock.now)
-        if taken is None:
+        due = self.buffer.exchange(times, delta.frame, self.clock.now)
+        if due is None:
             return passing
-        released = gather(taken[1], self._order(*taken))
+        released = gather(due[1], self._order(*due))
         return Delta(stack([passing.frame, released]) if len(passing) else released)
 
     def _without_late(self, now: Now, behind: Delta) -> Delta:

@@ -12,7 +12,7 @@ import polars as pl
 from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
 from ...data.schema import Order
 from ...data.tags import tagged
-from ...state.lookup import Found
+from ...state.lookup import KeyRows
 from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.per_key import PerKey
 from ...state.run import Layout
@@ -38,7 +38,7 @@ class Rewindow(Protocol):
         """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
         ...
 
-    def __call__(self, found: Found) -> Rewritten:
+    def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows with their windows."""
         ...
 
@@ -95,16 +95,16 @@ class WindowByKey(PerKey):
         if self._never_below_zero is not None:
             self._never_below_zero.require(*counts_of_retracted(arrangement))
 
-    def made_of(self, found: Found) -> tuple[pl.DataFrame, Ints]:
+    def made_of(self, rows: KeyRows) -> tuple[pl.DataFrame, Ints]:
         """Return the rows in their windows."""
-        if not len(found.diffs):
-            return self.schema.to_frame(), found.diffs
-        made = self._function(found)
-        rows = gather(found.payload, made.positions)
-        columns = {column.name: column for column in rows.get_columns()}
-        for name, bounds in ((WINDOW_START, made.starts), (WINDOW_END, made.ends)):
+        if not len(rows.diffs):
+            return self.schema.to_frame(), rows.diffs
+        rewritten = self._function(rows)
+        windowed = gather(rows.payload, rewritten.positions)
+        columns = {column.name: column for column in windowed.get_columns()}
+        for name, bounds in ((WINDOW_START, rewritten.starts), (WINDOW_END, rewritten.ends)):
             columns[name] = pl.Series(name, bounds).cast(self.schema[name])
-        return pl.DataFrame([columns[name] for name in self.schema]), made.diffs
+        return pl.DataFrame([columns[name] for name in self.schema]), rewritten.diffs
 
 
 class Counted:
@@ -120,15 +120,15 @@ class Counted:
     def __init__(self, size: int) -> None:
         self._size = size
 
-    def __call__(self, found: Found) -> Rewritten:
+    def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in their windows; a row with a count above one may be divided."""
-        size, (times, _) = self._size, _bounds(found)
-        places = _places_before(found)
-        first, last = places // size, (places + found.diffs - 1) // size
+        size, (times, _) = self._size, _bounds(rows)
+        places = _places_before(rows)
+        first, last = places // size, (places + rows.diffs - 1) // size
         numbers, positions = expand(first, last + 1)
         low = np.maximum(places[positions], numbers * size)
-        high = np.minimum((places + found.diffs)[positions], (numbers + 1) * size)
-        owners = found.owners[positions]
+        high = np.minimum((places + rows.diffs)[positions], (numbers + 1) * size)
+        owners = rows.owners[positions]
         begins = np.flatnonzero(_differs(owners, numbers))
         lengths = np.diff(begins, append=len(positions))
         starts = times[positions[begins]]
@@ -146,14 +146,14 @@ class TheLast:
     def __init__(self, size: int) -> None:
         self.count = size
 
-    def __call__(self, found: Found) -> Rewritten:
+    def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in the window of their key; they were read from the last to the first."""
-        times, _ = _bounds(found)
-        begins = np.flatnonzero(_differs(found.owners))
+        times, _ = _bounds(rows)
+        begins = np.flatnonzero(_differs(rows.owners))
         lengths = np.diff(begins, append=len(times))
         starts = np.repeat(times[begins + lengths - 1], lengths)
         ends = np.repeat(times[begins] + 1, lengths)
-        return Rewritten(np.arange(len(times)), starts, ends, found.diffs)
+        return Rewritten(np.arange(len(times)), starts, ends, rows.diffs)
 
 
 class Merged:
@@ -174,17 +174,17 @@ class Merged:
         self._keys = keys
         self._merge = merge
 
-    def __call__(self, found: Found) -> Rewritten:
+    def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in merged windows."""
-        differs = _differs(found.owners, *_bounds(found))
+        differs = _differs(rows.owners, *_bounds(rows))
         columns = (*self._keys, WINDOW_START, WINDOW_END)
-        windows = gather(found.payload.select(columns), np.flatnonzero(differs))
+        windows = gather(rows.payload.select(columns), np.flatnonzero(differs))
         dtype = windows.schema[WINDOW_START]
         assert isinstance(dtype, pl.Datetime)
         starts, ends = bounds_by_function(self._where, self._merge, windows, dtype)
         number = np.cumsum(differs) - 1
         return Rewritten(
-            np.arange(len(differs)), physical(starts)[number], physical(ends)[number], found.diffs
+            np.arange(len(differs)), physical(starts)[number], physical(ends)[number], rows.diffs
         )
 
 
@@ -210,15 +210,15 @@ def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _bounds(found: Found) -> tuple[Ints, Ints]:
-    return physical(found.payload.get_column(WINDOW_START)), physical(found.payload.get_column(WINDOW_END))
+def _bounds(rows: KeyRows) -> tuple[Ints, Ints]:
+    return physical(rows.payload.get_column(WINDOW_START)), physical(rows.payload.get_column(WINDOW_END))
 
 
-def _places_before(found: Found) -> Ints:
+def _places_before(rows: KeyRows) -> Ints:
     """Return how many rows of its key come before each entry."""
-    running = np.cumsum(found.diffs)
-    before = running - found.diffs
-    begins = np.flatnonzero(_differs(found.owners))
+    running = np.cumsum(rows.diffs)
+    before = running - rows.diffs
+    begins = np.flatnonzero(_differs(rows.owners))
     lengths = np.diff(begins, append=len(before))
     return before - np.repeat(before[begins], lengths)
 

@@ -334,13 +334,13 @@ class TrackWindows(Operator):
         is_open = after[OPEN] != 0
         columns = {**after, **context.state}
         for ends in (self._ends, *self._percentile_ends):
-            known = before.get(ends.column)
-            columns[ends.column] = ends.set(groups.keys, after[END], known, is_open)
+            ends_before = before.get(ends.column)
+            columns[ends.column] = ends.set(groups.keys, after[END], ends_before, is_open)
         difference = {}
         for name in dict.fromkeys((*before, *columns)):
             now = columns.get(name)
-            kept = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
-            difference[name] = kept - before[name] if name in before else kept
+            remaining = np.zeros(len(groups), np.int64) if now is None else np.where(is_open, now, 0)
+            difference[name] = remaining - before[name] if name in before else remaining
         self.spine.stage(run_of_groups(groups, pl.DataFrame(), difference))
         self._set_processing_timers(groups.keys, before, context, is_open)
         if self.hold.is_read:

@@ -1,4 +1,4 @@
-"""One question asked of one source through the public interface: times in seconds past noon, panes as tuples."""
+"""Views on one source, run through the public interface: times in seconds past noon, panes as tuples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEN_ROWS: dict[str, Any] = runpy.run_path(
 )
 """The running example of the Dataflow Model paper: rows, orders, watermarks."""
 
-Ask = Callable[[Any], ec.Collection]
+Declare = Callable[[Any], ec.Collection]
 Row = tuple[Any, ...]
 
 
@@ -37,8 +37,8 @@ def cell(value: Any) -> Any:
     """Instants in seconds past noon, any other value as it is."""
     if not isinstance(value, datetime):
         return value
-    passed = (value.replace(tzinfo=None) - NOON).total_seconds()
-    return int(passed) if passed == int(passed) else passed
+    seconds = (value.replace(tzinfo=None) - NOON).total_seconds()
+    return int(seconds) if seconds == int(seconds) else seconds
 
 
 def cells(frame: pl.DataFrame) -> list[Row]:
@@ -51,34 +51,38 @@ def total(windowed: ec.Collection) -> ec.Collection:
     return windowed.group_by("k").agg(v=pl.col("v").sum())
 
 
-class Asked:
+class ViewRun:
     """A source ``rows`` of key, value and event time, and views on it."""
 
-    def __init__(self, *asks: Ask, watermark: Any = None, columns: Any = None, **options: Any) -> None:
+    def __init__(
+        self, *declarations: Declare, watermark: Any = None, columns: Any = None, **options: Any
+    ) -> None:
         self.engine = ec.Engine()
         self.schema = {**COLUMNS, **(columns or {})}
         self.rows = self.engine.source("rows", self.schema, event_time="t", watermark=watermark, **options)
-        self.views = [self.engine.view(f"view {n}", ask(self.rows)) for n, ask in enumerate(asks)]
+        self.views = [
+            self.engine.view(f"view {n}", declare(self.rows)) for n, declare in enumerate(declarations)
+        ]
         self.view = self.views[0]
 
     def push(self, *rows: Row, at: float = 0, watermark: float | None = None) -> list[Row]:
-        """Rows (key, value, seconds, ..., diff for sources of diffs) as one epoch. Returns what the first view says."""
+        """Rows (key, value, seconds, ..., diff for sources of diffs) as one epoch. Returns what the first view emits."""
         dated = [tuple(when(x) if place == 2 else x for place, x in enumerate(row)) for row in rows]
         mark: Any = None if watermark is None else _mark(watermark)
         self.engine.push("rows", dated, at=seen(at), watermark=mark)
-        return self.said()
+        return self.emitted()
 
     def advance(self, watermark: float, at: float = 0) -> list[Row]:
         """Move the watermark."""
         self.engine.advance("rows", _mark(watermark), at=seen(at))
-        return self.said()
+        return self.emitted()
 
     def tick(self, at: float) -> list[Row]:
         """Move processing time."""
         self.engine.tick(at=seen(at))
-        return self.said()
+        return self.emitted()
 
-    def said(self, view: int = 0) -> list[Row]:
+    def emitted(self, view: int = 0) -> list[Row]:
         """The delta of the last epoch: cells and, last, the diff."""
         deltas = self.views[view].deltas(self.engine.epoch_number - 1)
         return [row for frame in deltas for row in cells(frame.drop("_epoch"))]
@@ -95,9 +99,9 @@ class Asked:
     def entries(self) -> int:
         """How many entries all states hold, but for that which keeps the contents of views."""
         nodes = self.engine._current().circuit.nodes
-        kept = {id(state) for node in nodes if node.name.startswith("keep") for state in node.states}
+        contents = {id(state) for node in nodes if node.name.startswith("keep") for state in node.states}
         states = {id(state): state for node in nodes for state in node.states}
-        return sum(state.entries for mark, state in states.items() if mark not in kept)
+        return sum(state.entries for mark, state in states.items() if mark not in contents)
 
 
 def _mark(seconds: float) -> Any:
@@ -112,8 +116,8 @@ def clock(text: str) -> float:
 
 def ten_rows(order: str = "FIRST_ORDER") -> list[tuple[int, float, float]]:
     """Value, event time and processing time of the ten rows as they arrive."""
-    found: Sequence[Any] = TEN_ROWS[order]
-    return [(row.value, *map(_past_noon, (row.event_time, row.processing_time))) for row in found]
+    arrivals: Sequence[Any] = TEN_ROWS[order]
+    return [(row.value, *map(_past_noon, (row.event_time, row.processing_time))) for row in arrivals]
 
 
 def watermarks(curve: str) -> list[tuple[float, float]]:
@@ -127,7 +131,7 @@ def _past_noon(moment: datetime) -> float:
 
 
 def play(
-    ask: Ask,
+    declare: Declare,
     *,
     rows: Iterable[tuple[int, float, float]] | None = None,
     curve: str | None = "heuristic",
@@ -135,19 +139,19 @@ def play(
     **options: Any,
 ) -> list[tuple[float, Row]]:
     """The ten rows one by one, a curve of the watermark, a tick every minute: (processing time, pane) for each."""
-    asked = Asked(ask, **options)
+    run = ViewRun(declare, **options)
     steps: list[tuple[float, int, Any]] = [(row[2], 0, row) for row in (ten_rows() if rows is None else rows)]
     steps += [(at, 1, mark) for at, mark in (watermarks(curve) if curve else ())]
     moved = {at for at, _, _ in steps}
     last = clock(until)
     steps += [(at, 2, None) for at in range(300, int(last) + 1, 60) if at not in moved]
-    said: list[tuple[float, Row]] = []
+    emitted: list[tuple[float, Row]] = []
     for at, kind, step in sorted(steps, key=lambda step: step[:2]):
         if at > last:
             break
         if kind == 0:
-            panes = asked.push(("blue", step[0], step[1]), at=at)
+            panes = run.push(("blue", step[0], step[1]), at=at)
         else:
-            panes = asked.advance(step, at=at) if kind == 1 else asked.tick(at)
-        said += [(at, pane) for pane in panes]
-    return said
+            panes = run.advance(step, at=at) if kind == 1 else run.tick(at)
+        emitted += [(at, pane) for pane in panes]
+    return emitted
