@@ -176,10 +176,15 @@ class SparkJobs:
         """See ``Executors``."""
         return cores(self._spark)
 
-    def arrive(self, rows: DataFrame, instant: Instant, tasks: int) -> list[TaskResult]:
-        """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks."""
+    def arrive(self, rows: DataFrame, instant: Instant, tasks: int | None = None) -> list[TaskResult]:
+        """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks, if it is given.
+
+        Raises:
+            InputError: rows do not fit their source.
+        """
+        few = rows if tasks is None else rows.coalesce(tasks)
         with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
-            return _done(rows.coalesce(tasks).mapInArrow(Arriving(self._setup, instant), RESULT))
+            return _done(few.mapInArrow(Arriving(self._setup, instant), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Return the results of a stage's tasks.

@@ -163,19 +163,21 @@ class MicroBatches:
         run in the same way.
         """
         expected = Expected(epochs.arrived, epochs.arrived_bytes)
-        most_rows = expected.most_rows(self.options.limits)
-        sources, there = self.setup.sources(), partitions(rows)
-        if most_rows:
-            most, tasks = most_bytes(rows, self.options.limits), min(there, jobs.cores)
+        there = partitions(rows)
+        own = with_origins(rows, self.setup.sources())
+        if there is None:
+            return jobs.arrive(own, instant)
+        if most_rows := expected.most_rows(self.options.limits):
+            is_known = expected.rows is not None
+            tasks = min(there, jobs.cores) if is_known else tasks_to_read(there, expected, jobs.cores)
+            most = most_bytes(rows, self.options.limits)
             with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
-                here = collected(
-                    with_origins(rows, sources), most_rows, most, None if expected.rows is None else tasks
-                )
+                here = collected(own, most_rows, most, tasks, is_known=is_known)
             if here is not None:
                 return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
             # It exceeds the limits, and by how much is not known.
             expected = Expected(None, 0)
-        return jobs.arrive(with_origins(rows, sources), instant, tasks_to_read(there, expected, jobs.cores))
+        return jobs.arrive(own, instant, tasks_to_read(there, expected, jobs.cores))
 
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None

@@ -23,12 +23,16 @@ def cores(spark: SparkSession) -> int:
     return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
 
 
-def partitions(rows: DataFrame) -> int:
-    """Return the number of partitions of a micro-batch; under Spark Connect it is not known, and that of the cores is returned."""
+def partitions(rows: DataFrame) -> int | None:
+    """Return the number of partitions of a micro-batch, and None of a bounded DataFrame, whose plan may be a costly one.
+
+    Under Spark Connect it is not known, and that of the cores is returned.
+    """
     if not hasattr(rows, "_jdf"):
         return cores(rows.sparkSession)
     # The DataFrame of foreachBatch is an RDD already; counting partitions by the DataFrame would plan it again.
-    return int(rows._jdf.queryExecution().logical().rdd().getNumPartitions())
+    plan: Any = rows._jdf.queryExecution().logical()
+    return int(plan.rdd().getNumPartitions()) if plan.getClass().getSimpleName() == "LogicalRDD" else None
 
 
 def heap(spark: SparkSession) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.execution.collecting import POSITION, collected
+from evercurrent.spark_bridge.execution.collecting import collected
 from evercurrent.spark_bridge.execution.jobs import SparkJobs
 from evercurrent.spark_bridge.execution.parallelism import partitions
 from evercurrent.spark_bridge.execution.widths import is_narrow, row_width
@@ -26,7 +26,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     epochs: list[int] = []
     arrive = SparkJobs.arrive
 
-    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int) -> Any:
+    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int | None = None) -> Any:
         epochs.append(instant.epoch)
         return arrive(self, rows, instant, tasks)
 
@@ -112,24 +112,19 @@ def test_all_partitions_in_their_order_or_nothing(spark):
     assert collected(rows.limit(0), 1, ROOM, 4).num_rows == 0
 
 
-def test_an_unknown_number_of_rows_is_read_by_one_task_up_to_the_limit(spark):
+def test_an_unknown_number_of_rows_is_read_up_to_the_limit_and_in_order(spark):
     rows = spark.range(0, 90, 1, 30)
-    assert collected(rows, 90, ROOM).column("id").to_pylist() == list(range(90))
-    assert collected(rows, 89, ROOM) is None
-
-
-def test_no_task_brings_more_than_one_row_beyond_its_share(spark):
-    rows = spark.range(0, 90, 1, 3).where(f"{POSITION} <= 4").toArrow()
-    assert rows.column("id").to_pylist() == [*range(5), *range(30, 35), *range(60, 65)]
+    assert collected(rows, 90, ROOM, 5, is_known=False).column("id").to_pylist() == list(range(90))
+    assert collected(rows, 89, ROOM, 5, is_known=False) is None
 
 
 def test_wide_rows_do_not_come_at_all(spark):
     """The limit in bytes is divided among the rows, and the values of a wider row stay where they are."""
     rows = spark.range(0, 10, 1, 2).selectExpr("id", "repeat('x', if(id = 7, 2000, 10)) as text")
-    assert collected(rows, 10, 11 * 2_100).num_rows == 10
-    assert collected(rows, 10, 11 * 2_000) is None
-    assert collected(rows.select("id"), 10, 11 * 8).num_rows == 10
-    assert collected(rows.select("id"), 10, 11 * 7) is None
+    assert collected(rows, 10, 11 * 2_100, 1).num_rows == 10
+    assert collected(rows, 10, 11 * 2_000, 1) is None
+    assert collected(rows.select("id"), 10, 11 * 8, 1).num_rows == 10
+    assert collected(rows.select("id"), 10, 11 * 7, 1) is None
 
 
 def test_how_wide_a_row_is_by_the_lengths_of_its_texts(spark):
@@ -154,7 +149,7 @@ def test_many_small_partitions_are_read_together(
     read_by = []
     arrive = SparkJobs.arrive
 
-    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int) -> Any:
+    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int | None = None) -> Any:
         read_by.append((partitions(rows), tasks))
         return arrive(self, rows, instant, tasks)
 
@@ -177,6 +172,6 @@ def test_every_type_comes_over_as_into_a_job(spark):
     for zone in ("UTC", "America/New_York"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         try:
-            pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10, ROOM), EVERY.schema), EVERY)
+            pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10, ROOM, 1), EVERY.schema), EVERY)
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
