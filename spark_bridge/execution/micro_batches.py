@@ -29,6 +29,7 @@ from ..input.origins import require_order, with_origins
 from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
+from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
 from .parallelism import partitions
@@ -105,10 +106,13 @@ class MicroBatches:
         Raises:
             CheckpointError: batches are missing, another writer was faster, or the store failed.
             InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
+            InterruptedError: the query is stopped.
         """
         try:
             self._run_next(rows, batch)
         except Exception as error:
+            if is_interruption(error):
+                raise interruption(error) from None
             self.error = error
             raise
 
