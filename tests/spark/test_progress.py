@@ -74,7 +74,7 @@ def test_progress_and_a_function_that_fails_and_is_repaired(
     }  # fmt: skip
     assert progress.state_rows > 0
     assert progress.slowest is not None
-    assert progress.watermarks == {"numbers": None}
+    assert progress.watermarks == {}
     assert progress.as_dict()["stages"][1]["ran_in"] == "executors"
     lines = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "epoch"]
     assert lines[-1] == str(progress)
