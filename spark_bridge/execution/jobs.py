@@ -23,7 +23,7 @@ from evercurrent.views.store import store_at
 from ..input.inputs import arriving, untagged
 from ..input.origins import origins_apart
 from .job_names import name_of, named_jobs
-from .parallelism import cores, tasks_for
+from .parallelism import attempts, cores, tasks_for
 from .task_failures import TaskFailure
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Arriving:
 
     setup: Setup
     instant: Instant
+    attempts: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for each chunk of rows."""
@@ -108,7 +109,9 @@ class Arriving:
             try:
                 done = arrived(self.setup, runner, self.instant, place, chunk)
             except InputError as error:
-                yield _result(TaskFailure.of(error, f"partition {partition} as it arrives"))
+                yield _result(
+                    TaskFailure.at_last(error, f"partition {partition} as it arrives", self.attempts)
+                )
                 return
             done.ran_elsewhere = True
             yield _result(done)
@@ -143,6 +146,7 @@ class InBuckets:
 
     setup: Setup
     tasks: tuple[Task, ...]
+    attempts: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for every task."""
@@ -154,7 +158,8 @@ class InBuckets:
                 try:
                     (result,) = runner.run([task], changed)
                 except InputError as error:
-                    yield _result(TaskFailure.of(error, f"stage {task.stage}, bucket {task.bucket}"))
+                    where = f"stage {task.stage}, bucket {task.bucket}"
+                    yield _result(TaskFailure.at_last(error, where, self.attempts))
                     return
                 result.states, result.ran_elsewhere = runner.write(changed)[0], True
                 yield _result(result)
@@ -184,7 +189,7 @@ class SparkJobs:
         """
         few = rows if tasks is None else rows.coalesce(tasks)
         with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
-            return _done(few.mapInArrow(Arriving(self._setup, instant), RESULT))
+            return _done(few.mapInArrow(Arriving(self._setup, instant, attempts(self._spark)), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Return the results of a stage's tasks.
@@ -197,7 +202,9 @@ class SparkJobs:
         numbers = self._spark.range(0, len(tasks), 1, wanted)
         stage = tasks[0].stage
         with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
-            return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
+            return _done(
+                numbers.mapInArrow(InBuckets(self._setup, tuple(tasks), attempts(self._spark)), RESULT)
+            )
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.views.partitioned.limits import MEBIBYTE
@@ -33,6 +34,17 @@ def partitions(rows: DataFrame) -> int | None:
     # The DataFrame of foreachBatch is an RDD already; counting partitions by the DataFrame would plan it again.
     plan: Any = rows._jdf.queryExecution().logical()
     return int(plan.rdd().getNumPartitions()) if plan.getClass().getSimpleName() == "LogicalRDD" else None
+
+
+def attempts(spark: SparkSession) -> int:
+    """Return how many times Spark runs a task that fails before it gives up."""
+    if not hasattr(spark, "_jsc"):
+        return int(spark.conf.get("spark.task.maxFailures", "4") or 4)
+    context = spark.sparkContext
+    master = str(context.master)
+    if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\])?", master):
+        return int(local[1] or 1)
+    return int(context.getConf().get("spark.task.maxFailures", "4") or 4)
 
 
 def heap(spark: SparkSession) -> int | None:

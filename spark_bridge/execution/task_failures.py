@@ -1,6 +1,7 @@
-"""Rows that cannot be computed are a result of their task, so that Spark neither repeats the task nor logs pages of it.
+"""Rows that cannot be computed are a result of their task, so that the driver gets a sentence and not pages of Java.
 
-Other errors are raised in the task, as another attempt may succeed: a store that fails, a worker that is killed.
+A row that does not fit is a failure at once. Where a user's function raises, another attempt may succeed, so that the error is
+raised and Spark runs the task again; the last attempt returns it. All other errors are raised: a store that fails, for example.
 """
 
 from __future__ import annotations
@@ -25,6 +26,21 @@ class TaskFailure:
     def of(error: InputError, where: str) -> TaskFailure:
         """Return the failure of a task by its error."""
         return TaskFailure(str(error), where, user_trace(error))
+
+    @staticmethod
+    def at_last(error: InputError, where: str, attempts: int) -> TaskFailure:
+        """Return the failure of a task, unless a user's function has raised and Spark would run the task again.
+
+        Raises:
+            InputError: another attempt follows.
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        if error.__cause__ is not None and attempt < attempts - 1:
+            raise error
+        return TaskFailure.of(error, where)
 
     def error(self) -> InputError:
         """Return the error for the driver, with the traceback as a note."""

@@ -47,7 +47,7 @@ def repaired(engine: ec.Engine) -> None:
 def test_progress_and_a_function_that_fails_and_is_repaired(
     spark: Any, feed: Any, checkpoint: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Stages run in executors, as ``driver_rows=0`` has it; the failing task is not repeated."""
+    """Stages run in executors, as ``driver_rows=0`` has it; the last attempt of the failing task returns its error."""
     stream = feed(EPOCHS)
     engine = ec.Engine()
     fractions(engine)
