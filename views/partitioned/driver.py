@@ -12,6 +12,7 @@ from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
 
 from ..checkpoint import Commit, CommitLog, Pieces, Saver
+from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
@@ -95,6 +96,7 @@ class Epochs:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
         else:
             self._go_on_from(self._of_this_plan(last))
+            note_writer(self.log.store, last.epoch)
 
     def _go_on_from(self, last: Commit) -> None:
         self.clocks.restore(self._saver, last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,6 +14,7 @@ from evercurrent.core.data.schema import EPOCH
 from .counted_rows import counted
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
+from .origin import Origin
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -27,7 +27,7 @@ GONE = "__gone"
 class DeltaTableSink:
     """A Delta Lake table whose commits hold an epoch each, as the version of the application ``evercurrent/<name>``.
 
-    The version of ``evercurrent/<name>/origin`` is a number that stands for the engine that wrote the commit.
+    The version of ``evercurrent/<name>/origin`` is a number that stands for who wrote that epoch (``Origin``).
     With ``keys`` it holds the contents, one row per key, and each step is a MERGE. Without, it holds the deltas, with ``_epoch``
     and ``_diff``, and each step is an append.
     """
@@ -35,7 +35,7 @@ class DeltaTableSink:
     remembers, most_rows = True, MOST_ROWS
 
     def __init__(
-        self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: str,
+        self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: Origin,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         try:
@@ -43,10 +43,7 @@ class DeltaTableSink:
         except ImportError:
             raise PlanError(f"to_delta needs deltalake; type: {install_command('delta')}") from None
         self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
-        self._options, self._origin = (
-            dict(storage_options or {}),
-            int(sha256(origin.encode()).hexdigest()[:15], 16),
-        )
+        self._options, self._origin = dict(storage_options or {}), origin
         self.place = f"Delta Lake table {path}"
         require_lake_types(self.place, schema)
 
@@ -58,9 +55,8 @@ class DeltaTableSink:
         epoch = table.transaction_version(self._application)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another path")
-        return (
-            int(epoch) if table.transaction_version(f"{self._application}/origin") == self._origin else None
-        )
+        writer = table.transaction_version(f"{self._application}/origin")
+        return int(epoch) if writer is not None and self._origin.has(f"{writer:015x}", epoch) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: with keys, the table is overwritten in one commit.
@@ -138,6 +134,6 @@ class DeltaTableSink:
 
         written = (
             Transaction(self._application, epoch),
-            Transaction(f"{self._application}/origin", self._origin),
+            Transaction(f"{self._application}/origin", int(self._origin.token(epoch), 16)),
         )
         return CommitProperties(app_transactions=list(written))

@@ -12,6 +12,7 @@ from evercurrent.core.data.release import install_command
 
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
+from .origin import Origin
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -28,7 +29,7 @@ class IcebergTable:
 
     def __init__(
         self, catalog: Catalog | Mapping[str, str], table: str, keys: Sequence[str], name: str,
-        schema: Mapping[str, pl.DataType], origin: str,
+        schema: Mapping[str, pl.DataType], origin: Origin,
     ) -> None:  # fmt: skip
         try:
             from pyiceberg.catalog import Catalog, load_catalog
@@ -52,7 +53,8 @@ class IcebergTable:
         epoch = properties.get(self._property)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another name")
-        return int(epoch) if properties.get(f"{self._property}.origin") == self._origin else None
+        writer = properties.get(f"{self._property}.origin", "")
+        return int(epoch) if self._origin.has(writer, int(epoch)) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: the rows are replaced in one commit."""
@@ -91,7 +93,7 @@ class IcebergTable:
         """See ``Sink.close``: nothing is open between two commits."""
 
     def _written(self, epoch: int) -> dict[str, str]:
-        return {self._property: str(epoch), f"{self._property}.origin": self._origin}
+        return {self._property: str(epoch), f"{self._property}.origin": self._origin.token(epoch)}
 
     def _table(self) -> Table:
         return self._catalog.load_table(self._name)
