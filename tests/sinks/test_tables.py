@@ -162,7 +162,9 @@ def test_other_columns_are_refused(tmp_path):
     url = f"sqlite:///{tmp_path}/x.db"
     SqlTable(url, "depth", ["key"], SCHEMA, Origin.of("o")).begin(NOTHING, 0)
     wider = pl.Schema({**SCHEMA, "more": pl.Int64()})
-    with pytest.raises(SinkError, match="has the columns key, n, and the view has key, n, more"):
+    with pytest.raises(
+        SinkError, match="has the columns key TEXT, n BIGINT, and the view has key TEXT, n BIGINT, more"
+    ):
         SqlTable(url, "depth", ["key"], wider, Origin.of("o")).position()
 
 
@@ -173,7 +175,11 @@ def test_types_that_the_database_does_not_hold_are_refused_by_name(tmp_path, dty
     pytest.importorskip("sqlalchemy")
     with pytest.raises(SinkError, match=r"column 'n' is .*cast it in the view"):
         SqlTable(
-            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], pl.Schema({"key": pl.String, "n": dtype}), "o"
+            f"sqlite:///{tmp_path}/x.db",
+            "depth",
+            ["key"],
+            pl.Schema({"key": pl.String, "n": dtype}),
+            Origin.of("o"),
         )
 
 
@@ -232,3 +238,30 @@ def test_any_history_written_any_number_of_times_is_the_view(history, data):
     with database.connect() as connection:
         rows = [tuple(row) for row in connection.execute(sqlalchemy.text("SELECT * FROM t"))]
     assert ordered(rows) == ordered(view.read().rows())
+
+
+@pytest.mark.parametrize("names", [("n0", "n1"), ("a.b", "a:b"), ("__gone", "b"), ('"q', "y z"), ("t", "s")])
+def test_delta_merges_by_several_keys_of_any_names(tmp_path, names):
+    deltalake = pytest.importorskip("deltalake")
+    schema = pl.Schema({**dict.fromkeys(names, pl.Int64), "n": pl.Int64})
+    sink = DeltaTableSink(str(tmp_path / "t"), names, "v", schema, Origin.of("o"))
+    contents = [(1, 2, 3), (1, None, 4), (None, None, 5), (6, 7, 8)]
+    sink.begin(pl.DataFrame(contents, schema=schema, orient="row"), 1)
+    changed = [
+        (1, 2, 3, 2, -1),
+        (1, 2, 30, 2, 1),
+        (1, None, 4, 2, -1),
+        (None, None, 5, 2, -1),
+        (None, 1, 9, 2, 1),
+    ]
+    whole = {**schema, "_epoch": pl.UInt64, "_diff": pl.Int64}
+    sink.write(pl.DataFrame(changed, schema=whole, orient="row"))
+    rows = pl.DataFrame(deltalake.DeltaTable(str(tmp_path / "t")).to_pyarrow_table()).rows()
+    assert ordered(rows) == ordered([(1, 2, 30), (6, 7, 8), (None, 1, 9)])
+
+
+@pytest.mark.parametrize(("names", "match"), [(("A", "a"), "ignore case"), (("", "b"), "an empty name")])
+def test_names_that_tables_on_files_do_not_tell_apart_are_refused(tmp_path, names, match):
+    pytest.importorskip("deltalake")
+    with pytest.raises(SinkError, match=match):
+        DeltaTableSink(str(tmp_path / "t"), names, "v", dict.fromkeys(names, pl.Int64()), Origin.of("o"))

@@ -142,6 +142,7 @@ class Delivery:
             target=_work, args=(waiting, alarm, sink), name=f"evercurrent sink {name} of {view.name}", daemon=True
         )  # fmt: skip
         _deliveries.add(self)
+        alarm.wake(self)
         self._thread.start()
 
     @property
@@ -182,7 +183,7 @@ class Delivery:
 
     def wake(self) -> None:
         """Let the thread look for new epochs."""
-        self._alarm.wake()
+        self._alarm.wake(self)
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the sink has every epoch up to now; return False if it has not after ``timeout`` seconds.
@@ -374,24 +375,26 @@ class Alarm:
     def __init__(self, poll_seconds: float | None) -> None:
         self.changed = threading.Condition()
         self.is_ending = False
-        self._is_woken, self._poll = True, poll_seconds
+        self._woken: Delivery | None = None
+        """The delivery that has something to write, which is not collected before it is written."""
+        self._poll = poll_seconds
 
-    def wait(self) -> bool:
-        """Wait for an epoch or the next look; return whether to go on."""
+    def wait(self, waiting: weakref.ref[Delivery]) -> Delivery | None:
+        """Wait for an epoch or the next look; return the delivery, or None at the end."""
         with self.changed:
-            self.changed.wait_for(lambda: self._is_woken or self.is_ending, self._poll)
-            self._is_woken = False
-            return not self.is_ending
+            self.changed.wait_for(lambda: self._woken is not None or self.is_ending, self._poll)
+            woken, self._woken = self._woken or waiting(), None
+            return None if self.is_ending else woken
 
     def pause(self, seconds: float) -> bool:
         """Wait before the next attempt, whatever epochs there are; return whether to go on."""
         with self.changed:
             return not self.changed.wait_for(lambda: self.is_ending, seconds)
 
-    def wake(self) -> None:
+    def wake(self, delivery: Delivery) -> None:
         """Let the thread look for new epochs."""
         with self.changed:
-            self._is_woken = True
+            self._woken = delivery
             self.changed.notify_all()
 
     def end(self) -> None:
@@ -404,11 +407,9 @@ class Alarm:
 def _work(waiting: weakref.ref[Delivery], alarm: Alarm, sink: Sink) -> None:
     """Write a sink in a thread of its own, until the delivery ends or was collected."""
     try:
-        while alarm.wait():
-            delivery = waiting()
-            if delivery is not None:
-                delivery.work()
-            del delivery
+        while (delivery := alarm.wait(waiting)) is not None:
+            delivery.work()
+            delivery = None
     finally:
         try:
             sink.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -106,20 +107,24 @@ class DeltaTableSink:
         change = net_change(delta, self._keys, after=written)
         if change.epoch <= written:
             return
+        gone = next(
+            name for name in (f"{GONE}{'_' * more}" for more in count()) if name not in change.now.columns
+        )
         rows = pl.concat(
             [
-                change.now.with_columns(pl.lit(False).alias(GONE)),
-                change.gone.with_columns(pl.lit(True).alias(GONE)),
+                change.now.with_columns(pl.lit(False).alias(gone)),
+                change.gone.with_columns(pl.lit(True).alias(gone)),
             ],
             how="diagonal",
         )
-        same = " AND ".join(f't."{key}" IS NOT DISTINCT FROM s."{key}"' for key in self._keys)
-        values = {f'"{name}"': f's."{name}"' for name in change.now.columns}
+        # In parentheses, as its parser takes the AND as part of the second operand.
+        same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
+        values = {_quoted(name): f"s.{_quoted(name)}" for name in change.now.columns}
         (
             table.merge(lake_frame(rows), same, "s", "t", commit_properties=self._commit(change.epoch))
-            .when_matched_delete(f"s.{GONE}")
+            .when_matched_delete(f"s.{gone}")
             .when_matched_update(values)
-            .when_not_matched_insert(values, f"NOT s.{GONE}")
+            .when_not_matched_insert(values, f"NOT s.{gone}")
             .execute()
         )
 
@@ -137,3 +142,8 @@ class DeltaTableSink:
             Transaction(f"{self._application}/origin", int(self._origin.token(epoch), 16)),
         )
         return CommitProperties(app_transactions=list(written))
+
+
+def _quoted(name: str) -> str:
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"'

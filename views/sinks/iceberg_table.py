@@ -44,6 +44,9 @@ class IcebergTable:
         )
         self.place = f"Iceberg table {table}"
         require_lake_types(self.place, schema)
+        nested = next((key for key in keys if "." in key), None)
+        if nested is not None:  # pyarrow takes it for a field of a struct when rows are looked up.
+            raise SinkError(f"{self.place}: the key {nested!r} has a dot; rename it in the view")
 
     def position(self) -> int | None:
         """See ``Sink.position``."""
