@@ -131,7 +131,7 @@ def test_a_sink_that_cannot_be_closed_ends_nevertheless(monkeypatch, caplog) -> 
         raise OSError("no net")
 
     monkeypatch.setattr(FunctionSink, "close", failing)
-    engine, view = hits()
+    _, view = hits()
     delivery = view.foreach(print, name="mine")
     assert delivery.join(10)
     delivery.close()

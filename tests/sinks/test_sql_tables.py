@@ -64,7 +64,7 @@ def test_columns_that_are_no_key_are_noticed_in_a_later_epoch(tmp_path: Path) ->
     engine.push("s", {"a": [1], "b": [1]})
     assert delivery.join(10)
     engine.push("s", {"a": [1], "b": [2]})
-    with pytest.raises(ec.SinkError, match="there are several rows of one key 'a'.*name all columns"):
+    with pytest.raises(ec.SinkError, match=r"there are several rows of one key 'a'.*name all columns"):
         delivery.join(10)
 
 
@@ -94,25 +94,25 @@ def test_one_table_in_two_databases(tmp_path: Path) -> None:
         view.to_sql(f"sqlite:///{tmp_path}/y.db", "t")
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql+nodriver://me:s3cret@host/d",
-        "nosuch://me:s3cret@host/d",
-        "me:s3cret@host",
-        "sqlite:////nowhere/x.db?password=s3cret&cache=s3cret",
-    ],
-)
+@pytest.mark.filterwarnings("ignore:Query string argument")
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db?password=s3cret&cache=s3cret"])
 def test_a_password_is_not_shown(url: str, caplog: pytest.LogCaptureFixture) -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", {"a": pl.Int64}).group_by("a").len("n"))
-    try:
-        delivery = view.to_sql(url, "t", retry=ec.Retry(first_seconds=0.02))
-    except ec.PlanError as error:
-        assert "s3cret" not in f"{error}{error.__cause__}"
-    else:
-        delivery.drain(10)
-        assert "s3cret" not in f"{delivery!r} {engine.stats()} {caplog.text}"
+    delivery = view.to_sql(url, "t", retry=ec.Retry(first_seconds=0.02))
+    delivery.drain(10)
+    assert "s3cret" not in f"{delivery!r} {engine.stats()} {caplog.text}"
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql+nodriver://me:s3cret@host/d", "nosuch://me:s3cret@host/d", "me:s3cret@host"]
+)
+def test_an_error_about_a_url_does_not_show_its_password(url: str) -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"a": pl.Int64}).group_by("a").len("n"))
+    with pytest.raises(ec.PlanError, match="opens no database") as raised:
+        view.to_sql(url, "t")
+    assert "s3cret" not in str(raised.value)
 
 
 def test_panes_that_none_takes_back_are_refused(tmp_path: Path) -> None:

@@ -265,3 +265,19 @@ def test_names_that_tables_on_files_do_not_tell_apart_are_refused(tmp_path, name
     pytest.importorskip("deltalake")
     with pytest.raises(SinkError, match=match):
         DeltaTableSink(str(tmp_path / "t"), names, "v", dict.fromkeys(names, pl.Int64()), Origin.of("o"))
+
+
+def test_iceberg_takes_null_and_not_a_number_as_keys(tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    (tmp_path / "warehouse").mkdir()
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse"
+    catalog = catalogs.load_catalog("test", type="sql", uri=uri, warehouse=warehouse)
+    schema = pl.Schema({"a": pl.Float64, "b": pl.Int64, "n": pl.Int64})
+    sink = IcebergTable(catalog, "shop.t", ["a", "b"], "v", schema, Origin.of("o"))
+    nan = float("nan")
+    contents = [(nan, 1, 1), (nan, None, 2), (None, 1, 3), (0.5, 1, 4), (0.5, 2, 5), (nan, 2, 6)]
+    sink.begin(pl.DataFrame(contents, schema=schema, orient="row"), 1)
+    whole = {**schema, "_epoch": pl.UInt64, "_diff": pl.Int64}
+    sink.write(pl.DataFrame([(*row, 2, -1) for row in contents[:4]], schema=whole, orient="row"))
+    rows = pl.DataFrame(catalog.load_table("shop.t").scan().to_arrow()).rows()
+    assert list(map(repr, ordered(rows))) == list(map(repr, ordered([(0.5, 2, 5), (nan, 2, 6)])))

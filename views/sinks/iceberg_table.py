@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -107,21 +108,30 @@ class IcebergTable:
     def _delete(self, step: Transaction, keys: pl.DataFrame) -> None:
         from pyiceberg.table.upsert_util import create_match_filter
 
-        nullable = keys.filter(pl.any_horizontal(pl.col("*").is_null()))
-        plain = keys.drop_nulls()
+        # Neither is equal to itself in the filter that pyiceberg makes of a table of keys.
+        odd = [
+            (pl.col(name).is_null() | pl.col(name).is_nan()) if dtype.is_float() else pl.col(name).is_null()
+            for name, dtype in keys.schema.items()
+        ]
+        is_odd = keys.select(pl.any_horizontal(odd).fill_null(True)).to_series()
+        nullable, plain = keys.filter(is_odd), keys.filter(~is_odd)
         if plain.height:
             step.delete(
                 create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys))
             )
-        for key in nullable.iter_rows(named=True):  # As many as there are groups of null.
+        for key in nullable.iter_rows(named=True):  # As many as there are groups of null or NaN.
             step.delete(_equal_to(key))
 
 
 def _equal_to(key: Mapping[str, Any]) -> BooleanExpression:
-    from pyiceberg.expressions import And, EqualTo, IsNull, Reference
+    from pyiceberg.expressions import And, EqualTo, IsNaN, IsNull, Reference
 
     parts: list[BooleanExpression] = [
-        IsNull(term=Reference(name)) if value is None else EqualTo(term=Reference(name), value=value)
+        IsNull(term=Reference(name))
+        if value is None
+        else IsNaN(term=Reference(name))
+        if isinstance(value, float) and isnan(value)
+        else EqualTo(term=Reference(name), value=value)
         for name, value in key.items()
     ]
     return parts[0] if len(parts) == 1 else And(*parts)
