@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format bench docs wheel lock setup clean
+.PHONY: help run test test-long examples check format bench docs wheel lock setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ test-long: $(READY) ## the same with many more examples, others each time; SEED=
 	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) --hypothesis-seed=$(SEED) $(ARGS)
 	@echo "to repeat this run: make test-long SEED=$(SEED)"
 
+examples: $(READY) ## choose the examples of laws that `make test` runs; ARGS="tests/laws/test_undo.py" for these, none for all that have some
+	@$(PY) tests/choose_examples.py $(ARGS)
+
 test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one set
 	@$(PY) -m pip install --quiet uv
 	@$(PY) tests/versions/run_sets.py $(ARGS)
@@ -53,7 +56,7 @@ check: $(READY) ## format, lint, types, layers, and that the pages and the noteb
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_notebook.py
+	$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_snippets.py tests/test_typed_examples.py tests/test_notebook.py
 
 format: $(READY) ## format the code, and fix what ruff can fix
 	$(PY) -m ruff format .

@@ -60,11 +60,12 @@ def test_each_public_name_is_in_the_reference() -> None:
     assert set(evercurrent.__all__) - shown - values_and_bases == set()
 
 
-def test_each_public_function_has_an_example() -> None:
-    """It is a doctest, so what it shows is true."""
-    functions = {name: getattr(evercurrent, name) for name in evercurrent.__all__}
+def test_each_public_name_has_an_example() -> None:
+    """It is a doctest, so what it shows is true. Other names are those of types and of values."""
+    names = {name: getattr(evercurrent, name) for name in evercurrent.__all__}
     without = [
-        name for name, each in functions.items() if inspect.isfunction(each) and ">>> " not in (each.__doc__ or "")
+        name for name, each in names.items()
+        if (inspect.isfunction(each) or inspect.isclass(each)) and ">>> " not in (each.__doc__ or "")
     ]  # fmt: skip
     assert without == []
 

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -97,19 +97,27 @@ def _taken(column: Ints, positions: Index) -> Ints:
     return column if len(positions) == len(column) else column[positions]
 
 
-class AggregateState(Protocol):
+class AggregateState(ABC):
     """One aggregate of a group operator."""
 
+    counts_input: ClassVar[bool] = False
+    """Whether it adds up over the diffs of an input of its own."""
+
+    @property
+    def column(self) -> str:
+        """Return the additive column of the group that it alone has; empty if there is none."""
+        return ""
+
+    @abstractmethod
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
-        ...
 
+    @abstractmethod
     def change(self, change: Change) -> AnyColumn:
         """Return the aggregate of each row of the change."""
-        ...
 
 
-class ReadAggregateState(ABC):
+class ReadAggregateState(AggregateState):
     """An aggregate whose values are read from rows: those of the group, or those of its state."""
 
     _spine: Spine
@@ -145,7 +153,7 @@ class ReadAggregateState(ABC):
         """Return the aggregate of each of ``height`` groups, from their rows."""
 
 
-class AdditiveState:
+class AdditiveState(AggregateState):
     """An aggregate that is a function of the group's additive columns."""
 
     def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
@@ -161,11 +169,13 @@ class AdditiveState:
         return finish(self._aggregate, self._dtype, change.sums, len(change))
 
 
-class InputState:
+class InputState(AggregateState):
     """A number that adds up over the diffs of an input of its own.
 
     The number of different values adds up over the output of ``Distinct`` for (group, value) pairs.
     """
+
+    counts_input = True
 
     def __init__(self, aggregate: Distinct | SuppliedValue) -> None:
         self._aggregate = aggregate
@@ -173,9 +183,7 @@ class InputState:
     @property
     def column(self) -> str:
         """Return the additive column that counts the values, or holds the supplied number."""
-        if isinstance(self._aggregate, Distinct):
-            return f"distinct:{self._aggregate.input}"
-        return f"told:{self._aggregate.output}"
+        return self._aggregate.column
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
@@ -286,8 +294,13 @@ class RetractableAggregate(ReadAggregateState):
         self._form = form
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
-        self.column = f"values:{aggregate.output}"
+        self._column = f"values:{aggregate.output}"
         self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True), route)
+
+    @property
+    def column(self) -> str:
+        """Return the additive column with the sum of the words of the rows."""
+        return self._column
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
         """Stage the states after these rows, and no state for groups that are ``empty``."""

@@ -39,8 +39,8 @@ from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
 from .accumulators import LENGTH, Sums, contributions, row_parts
-from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
-from .aggregates import Additive, Aggregate, Column, Custom
+from .aggregate_states import AggregateState, Change, ReadAggregateState, RetractableAggregate
+from .aggregates import Aggregate, Column
 from .head_states import HeadState
 from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
 from .user_states import StateRefusedError, StateUnreadableError
@@ -105,13 +105,13 @@ class GroupBy(Operator):
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         self.inverted = [part for part in self._parts if isinstance(part, RetractableAggregate)]
         """The aggregates that keep a state of their own."""
-        counted = [part.column for part in parts if isinstance(part, InputState)]
+        counted = [part.column for part in parts if part.counts_input]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
-        inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
+        inputs = {name for aggregate in spec.aggregates for name in aggregate.columns_read}
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
-        self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._additive = [each for one in spec.aggregates if (each := one.additive) is not None]
         self._row_parts = row_parts(self._additive)
         self._modulo = {part.column for part in self.inverted}.union(
             *(head.order.names for head in self._heads)
@@ -193,7 +193,7 @@ class GroupBy(Operator):
 
     @property
     def _sums_but_heads(self) -> set[str]:
-        others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
+        others = [part.column for part in self._parts if part.column]
         return {*(f"{each.kind}:{each.input}" for each in self._additive), *others}
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -292,7 +292,7 @@ class GroupBy(Operator):
         if len(deltas) == 1:
             groups = self._groups(deltas[0])
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
-        counted = [part.column for part in self._parts if isinstance(part, InputState)]
+        counted = [part.column for part in self._parts if part.counts_input]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
         groups = group(Keys.concat([self._keyed.words_of(delta) for delta in deltas]))
@@ -452,9 +452,8 @@ class GroupBy(Operator):
         """Return an error of an aggregate as an error of the column that a user sees; a bug of the library unchanged."""
         if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
             return type(error)(self._refusal(aggregate, str(error)))
-        if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
-            aggregate, Custom
-        ):
+        is_of_polars = isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException)
+        if is_of_polars or aggregate.is_users:
             complaint = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
             return InputError(self._refusal(aggregate, complaint))
         return error

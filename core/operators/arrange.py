@@ -70,6 +70,18 @@ class Arrange(KeyedOperator):
         """Return that a state with all rows, of an earlier version, is read where not all are held."""
         return () if self.holds_rows and self._first is None else ((),)
 
+    @property
+    def lacks_nulls_in(self) -> tuple[str, ...] | None:
+        """Return the keys, if rows with nulls in them are left out; None if other rows are left out too."""
+        if (
+            not self.holds_rows
+            or self._first is not None
+            or self._where is not None
+            or self._expired is not None
+        ):
+            return None
+        return self._keys.names if self._skip_null_keys else ()
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
@@ -130,6 +142,11 @@ class Materialize(Operator):
         self.spine = Spine(Layout(schema), route=None)
         self.reads: tuple[Spine, ...] = (self.spine,)
         """The states from which ``contents`` are made."""
+
+    @property
+    def lacks_nulls_in(self) -> tuple[str, ...]:
+        """Return none: all rows of its input are in its state."""
+        return ()
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""

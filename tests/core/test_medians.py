@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from edge_values import VALUES
-from evercurrent.views.compiler import builder
+from evercurrent.views.compiler import aggregate_states
 
 NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_numeric()]
 
@@ -40,7 +40,7 @@ def test_medians_are_those_of_all_rows(dtype: Any, data: st.DataObject) -> None:
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]
-    with patch.object(builder, "is_median", lambda expr: False):
+    with patch.object(aggregate_states, "is_median", lambda expr: False):
         for frame in frames:
             whole.push("rows", frame)
     for frame in frames:

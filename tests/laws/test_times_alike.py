@@ -203,3 +203,34 @@ def test_texts_and_times_in_one_column() -> None:
     held = view.read().sort("at", nulls_last=True)
     assert held["at"].diff().to_physical()[1] == 1
     assert held["on"].to_list() == [date(2026, 2, 1), date(2026, 1, 31), None]
+
+
+@pytest.mark.parametrize("form", ["columns", "rows", "tuples", "polars", "pandas", "Arrow"])
+def test_a_refused_zone_comes_with_a_remedy_that_keeps_the_instant(form: str) -> None:
+    """Both ways that the message names are taken: the column is declared with a zone, or the value is given in UTC."""
+    given = FORMS[form](VALUES["aware"])
+    engine, _ = engine_of(None)
+    with pytest.raises(ec.InputError) as refused:
+        engine.push("s", given)
+    said = str(refused.value)
+    assert "pl.Datetime('us', 'UTC')" in said
+    with_zone, view = engine_of("UTC")
+    with_zone.push("s", given)
+    assert as_instant(view.read()["at"].item()) == ELEVEN
+    names: dict[str, Any] = {
+        "pl": pl, "pc": pytest.importorskip("pyarrow.compute"), "pa": pa, "UTC": UTC, "value": VALUES["aware"],
+        "frame": given, "table": given,
+    }  # fmt: skip
+    if form == "polars":
+        repaired = eval(f"frame{said.split('in UTC: ')[1]}", names)
+    elif form == "pandas":
+        exec(said.split("in UTC: ")[1], names)
+        repaired = names["frame"]
+    elif form == "Arrow":
+        repaired = eval(said.split("in UTC: ")[1], names)
+    else:
+        value = eval(said.split("or give ")[1].split(", as a column")[0], names)
+        repaired = FORMS[form](value)
+    engine, view = engine_of(None)
+    engine.push("s", repaired)
+    assert as_instant(view.read()["at"].item()) == ELEVEN

@@ -29,6 +29,7 @@ from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from spark.doomed_query import batches, declare, feed, run_to_the_end
 from spark.offered import declared, held
+from started import paths
 
 pytest.importorskip("pyspark")
 
@@ -64,13 +65,13 @@ class Doomed:
         self.log = self.folder / "log.txt"
 
     def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
         words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
         self.starts += 1
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 words,
-                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
+                env=os.environ
+                | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1"},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -77,6 +77,12 @@ def sessions_of_scores() -> Iterator[pl.DataFrame]:
         watermark=datetime(2026, 1, 1, 12, 5),
     )
     reasons: str = view.why("red")
+    origins = view.lineage({"team": "red"}, limit=10)
+    changes = view.history("red", since=0)
+    proofs = engine.prove(sample=0.5)
+    proof = proofs["rounds"]
+    drawn: list[str] = [origins.svg(), origins.mermaid(), changes.text(), *map(str, changes.remarks)]
+    print(drawn, changes.frame(), changes[0].causes, proof.since, proof.unproved, proofs.refused)
     view.timeline("points").save("run.svg")
     print(reasons)
     latest = engine.view("now", view.latest())

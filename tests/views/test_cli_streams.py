@@ -1,6 +1,7 @@
 """The command among others: pipes, compressed and replaced files, other formats, rows that are bad, narrow terminals."""
 
 import gzip
+import lzma
 import os
 import re
 import signal
@@ -337,10 +338,29 @@ def test_a_quiet_run_names_the_rows_that_it_leaves_out() -> None:
 
 
 def test_refused_rows_have_the_number_that_the_error_would_have() -> None:
-    Path("w.csv").write_text('word,n\na,1\nb,?\nc,?\nd,4\n"e,5\n')
-    done = run("--input", "words=w.csv", "--on-error", "ledger")
-    assert "the first is row 2" in done.output
-    assert "row 5: the line or quoted value" in done.output
+    for first, bad in (("", 'b,?\nc,?\nd,4\n"e,5\n'), ("d,4\nc,3\nb,2\n", '"e,5\n')):
+        Path("w.csv").write_text(f"word,n\na,1\n{first}{bad}")
+        failed = run("--input", "words=w.csv").output
+        done = run("--input", "words=w.csv", "--on-error", "ledger")
+        assert done.exit_code == 0
+        row = 5 if first else 2
+        assert f"the first is row {row}" in done.output
+        assert f"row {row}: " in failed
+
+
+def test_a_stray_quote_costs_its_line_alone() -> None:
+    """From a file, from the standard input, and in a file that is followed; the rows after it are read."""
+    lines = 'word,n\na,1\n"b,2\nc,3\nsix" d,4\n"e ""f""",5\n"g\nh",6\n"i"j,7\n"k,8\n'
+    Path("w.csv").write_text(lines)
+    expected = {"a": 1, "c": 3, 'six" d': 4, 'e "f"': 5, "g\nh": 6, "ij": 7}
+    options = ("--on-error", "ledger", "--output", "out")
+    done = run("--input", "words=w.csv", *options)
+    assert done.exit_code == 0, done.output
+    assert dict(pl.read_parquet("out/counts.parquet").rows()) == expected
+    assert "refused    2 of the lines" in done.output
+    done = CliRunner().invoke(app, ["run", "words.py", "--input", "words=-", *options], input=lines)
+    assert done.exit_code == 0, done.output
+    assert dict(pl.read_parquet("out/counts.parquet").rows()) == expected
 
 
 def test_a_row_with_an_empty_diff_does_not_end_a_run_that_leaves_out_bad_rows() -> None:
@@ -407,3 +427,49 @@ def test_an_empty_view_is_one_line_and_no_panel() -> None:
     assert "─" not in text
     assert "│" not in text
     assert text.count("\n") <= 6
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tab", ".txt", ".json", ".csv.xz", ".tsv.xz", ".json.gz"])
+def test_further_suffixes(suffix: str) -> None:
+    text = JSON if ".json" in suffix else ROWS
+    if suffix.startswith((".tsv", ".tab")):
+        text = text.replace(",", "\t")
+    packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(suffix).suffix, bytes)
+    Path(f"w{suffix}").write_bytes(packed(text.encode()))
+    done = run("--input", f"words=w{suffix}", "--output", "out")
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("w.zip", "unpack it"),
+        ("w.xlsx", "save it as CSV"),
+        ("w.db", "export a table"),
+        ("w.avro", "convert it to Parquet"),
+        ("w", "--input SOURCE=- < w"),
+    ],
+)
+def test_files_that_are_not_read_are_answered_with_a_way(name: str, remedy: str) -> None:
+    Path(name).write_text(ROWS)
+    done = run("--input", f"words={name}")
+    assert done.exit_code == 1
+    assert remedy in done.output
+
+
+def test_a_named_pipe_is_answered_with_a_way() -> None:
+    os.mkfifo("w.pipe")
+    assert "COMMAND | evercurrent run APP --input SOURCE=-" in " ".join(
+        run("--input", "words=w.pipe").output.split()
+    )
+
+
+def test_an_array_of_json_is_answered_with_a_way() -> None:
+    Path("w.json").write_text('[{"word": "a", "n": 1}]')
+    assert "jq -c '.[]'" in run("--input", "words=w.json").output
+
+
+def test_a_damaged_xz_file_is_named() -> None:
+    Path("w.csv.xz").write_bytes(lzma.compress(ROWS.encode() * 1000)[:-40])
+    assert "the file is incomplete or damaged" in run("--input", "words=w.csv.xz").output

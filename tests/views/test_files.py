@@ -398,8 +398,8 @@ class TestFolders:
     def test_what_cannot_be_read_is_named(self, tmp_path):
         with pytest.raises(FileError, match="no such file"):
             files_of(tmp_path / "gone.csv")
-        (tmp_path / "notes.txt").touch()
-        with pytest.raises(FileError, match=r"notes\.txt.*suffix"):
+        (tmp_path / "notes.md").touch()
+        with pytest.raises(FileError, match=r"notes\.md.*suffix"):
             files_of(tmp_path)
         (tmp_path / "inner").mkdir()
         with pytest.raises(FileError, match=r"inner.*folder"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import sys
 import types
 import xml.etree.ElementTree as ET
@@ -430,6 +431,27 @@ class TestTimeline:
         monkeypatch.setitem(sys.modules, "cairosvg", library)
         monkeypatch.setattr(png, "find_spec", lambda name: name == "cairosvg")
         assert Timeline(recorded()).png() == b"\x89PNG<svg\x02"
+
+    @pytest.mark.skipif(
+        png.converter() is None, reason="neither cairosvg, rsvg-convert nor inkscape is installed"
+    )
+    def test_is_a_picture_of_its_size_by_what_is_installed(self, tmp_path):
+        """Not a stand-in: the size in the picture's header is that of the drawing, and it has its colours."""
+        told = Timeline(recorded(), title="totals")
+        picture = told.save(tmp_path / "a.png").read_bytes()
+        root = ET.fromstring(told.svg())
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+        size = struct.unpack(">II", picture[16:24])
+        assert size == tuple(png.SCALE * int(root.get(name)) for name in ("width", "height"))
+        assert len(picture) > 10_000
+
+    def test_no_plate_of_a_label_cuts_the_watermark(self):
+        """What is drawn later covers what is drawn before: plates, then the watermark, then the values."""
+        drawn = Timeline(recorded(), title="totals").svg()
+        plates = [place.start() for place in re.finditer('rx="4"', drawn)]
+        watermark = drawn.index('stroke-width="1.8" stroke-linejoin="round"')
+        assert plates
+        assert max(plates) < watermark
 
     def test_shows_itself_in_notebooks(self):
         told = Timeline(recorded(), title="totals")

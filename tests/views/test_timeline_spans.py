@@ -16,7 +16,7 @@ import evercurrent as ec
 from evercurrent.views.cli import app
 from evercurrent.views.timeline import Timeline
 from evercurrent.views.timeline.placing import Box
-from evercurrent.views.timeline.rectangles import HIDDEN
+from evercurrent.views.timeline.rectangles import AT_EDGE, HIDDEN
 
 SVG = "{http://www.w3.org/2000/svg}"
 NINE = datetime(2026, 1, 1, 9)
@@ -166,6 +166,22 @@ class TestLegibility:
                 and plate.bottom <= each.bottom
                 for each in axes
             )  # fmt: skip
+        # Each label is at the edge of a pane, or a line leads to it from one.
+        edges = [
+            tuple(float(line.get(name, 0)) for name in ("x1", "y1", "x2", "y2"))
+            for line in ET.fromstring(view.timeline(width=width, **span).svg()).iter(f"{SVG}line")
+        ]
+        for plate in plates:
+            assert any(
+                (
+                    y1 == y2
+                    and x1 < plate.right
+                    and plate.left < x2
+                    and min(abs(y1 - plate.top), abs(y1 - plate.bottom)) <= AT_EDGE + 0.2
+                )
+                or (plate.left <= x2 <= plate.right and plate.top - 0.2 <= y2 <= plate.bottom and y1 != y2)
+                for x1, y1, x2, y2 in edges
+            )
         for one, other in combinations(plates, 2):
             across = min(one.right, other.right) - max(one.left, other.left)
             down = min(one.bottom, other.bottom) - max(one.top, other.top)

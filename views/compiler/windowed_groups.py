@@ -11,12 +11,10 @@ from evercurrent.core.eventtime.panes.latest import LatestPanes
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.panes.unemitted import PendingRows
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
-from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_part
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, last_end_of
-from evercurrent.core.eventtime.windows.kinds import Sessions as SessionWindows
+from evercurrent.core.eventtime.windows.kinds import AssignWindows, last_end_of
 from evercurrent.core.eventtime.windows.lateness import (
     DropLate,
     HoldAt,
@@ -26,7 +24,6 @@ from evercurrent.core.eventtime.windows.lateness import (
 )
 from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
-from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.aggregates import Column, SuppliedValue
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
@@ -46,7 +43,7 @@ from ..plan.nodes import (
     Windowing,
     WithEventTime,
 )
-from ..plan.windowed import HELD, depends_on_key, shifted_by_key
+from ..plan.windowed import HELD
 from .builder import Builder
 
 
@@ -55,7 +52,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
     (upstream,) = node.inputs
     match node.operation:
         case Assign(window, event_time):
-            keys = () if shifted_by_key(window) else None
+            keys = () if window.shifted_by_key else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
             return builder.add(node.label, assign, source, placement=_passing(builder, source))
         case WithEventTime(strict, event_time):
@@ -129,8 +126,8 @@ class _WindowedGroup:
         self._place = builder.place
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
-        self._is_global = isinstance(self._windowing.window, Global)
-        self._are_sessions = isinstance(self._windowing.window, SessionWindows)
+        self._is_global = self._windowing.window.is_global
+        self._are_sessions = self._windowing.window.session_gap is not None
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
@@ -143,7 +140,7 @@ class _WindowedGroup:
         return self._in_panes(*self._tracker(rows, ends), ends)
 
     def _with_keys(self, source: NodeId) -> NodeId:
-        """Add the key columns to the rows, if windows can only be assigned once the key is known."""
+        """Add the key columns to the rows, if windows can only be assigned once the key is windowing."""
         schema, keys = self._builder.schema_of(source), self._grouped.key_columns
         own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
         return self._builder.projected(source, self._where, schema, [*own, *keys])
@@ -151,7 +148,7 @@ class _WindowedGroup:
     def _shifted(self, source: NodeId) -> NodeId:
         """Assign rows to windows that are shifted by key."""
         window, time = self._windowing.window, self._grouped.event_time
-        if not shifted_by_key(window):
+        if not window.shifted_by_key:
             return source
         keyed = self._with_keys(source)
         types = self._builder.schema_of(keyed)
@@ -186,7 +183,7 @@ class _WindowedGroup:
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
         builder, window, keys = self._builder, self._windowing.window, self._grouped.keys
-        if not depends_on_key(window):
+        if not window.depends_on_key:
             return source
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
@@ -201,18 +198,18 @@ class _WindowedGroup:
         grouped, schema = self._grouped, self._builder.schema_of(source)
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
-        if shifted_by_key(self._windowing.window) or depends_on_key(self._windowing.window):
+        if self._windowing.window.shifted_by_key or self._windowing.window.depends_on_key:
             keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
 
     def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
         """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
-        builder, window = self._builder, self._windowing.window
-        if not isinstance(window, SessionWindows):
+        builder, gap = self._builder, self._windowing.window.session_gap
+        if gap is None:
             return prepared, None
         self._sessions = Sessions(
-            builder.schema_of(prepared), self._grouped.keys, window.gap,
+            builder.schema_of(prepared), self._grouped.keys, gap,
             lateness=self._windowing.lateness, clock=self._clock,
             may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
         )  # fmt: skip
@@ -279,10 +276,8 @@ class _WindowedGroup:
 
     def _percentiles(self) -> dict[float, Clock]:
         """Return a watermark for each share of the rows for which the trigger waits."""
-        shares = [
-            part.share for part in every_part(self._windowing.trigger) if isinstance(part, AfterPercentile)
-        ]
-        return {share: self._percentile(share) for share in shares}
+        shares = [part.awaited_share for part in self._windowing.trigger.every_part()]
+        return {share: self._percentile(share) for share in shares if share is not None}
 
     def _percentile(self, share: float) -> Clock:
         builder, clocks = self._builder, []
@@ -321,11 +316,11 @@ class _WindowedGroup:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=bool(windowing.always) and windowing.mode == "discarding", by=self._meets_by,
-                retracts=self._are_sessions or depends_on_key(windowing.window) or builder.plan.may_retract(self._upstream),
+                retracts=self._are_sessions or windowing.window.depends_on_key or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
-            if isinstance(part, InputState):
-                inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
+            if part.counts_input:
+                inputs.append(ends if aggregate.is_supplied and ends is not None else before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
         emits_on_request = not windowing.is_refined_only

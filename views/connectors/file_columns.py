@@ -16,13 +16,13 @@ WHICH_DIFF = "write 1 for a row that is added, -1 for one that is removed"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read: the separator of CSV, and whether columns that the source does not declare are left out.
+    """How files are read: the separator of CSV (None: a tab in .tsv, else a comma), and whether columns that the source does not declare are left out.
 
     ``skips``: rows of text that cannot be read are refused one by one, and do not end the reading. ``follows_replaced``: a
     text file that has become shorter, or that another one has replaced under its name, is read from its begin.
     """
 
-    separator: str = ","
+    separator: str | None = None
     ignores_others: bool = False
     skips: bool = False
     follows_replaced: bool = False

@@ -25,8 +25,12 @@ from .log_files import REFUSED, LogFile
 
 SUFFIXES = {
     ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".txt": "csv",
     ".jsonl": "json lines",
     ".ndjson": "json lines",
+    ".json": "json lines",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "ipc",
@@ -207,10 +211,32 @@ def _format_of(file: Path) -> str:
             "compress their columns themselves: rename the file, or decompress it"
         )
     if suffix not in SUFFIXES:
-        raise FileError(
-            f"{file}: the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file"
-        )
+        raise FileError(f"{file}: {_OF_SUFFIX.get(suffix) or _unknown(file)}")
     return SUFFIXES[suffix]
+
+
+_OF_SUFFIX = {
+    **dict.fromkeys(
+        (".zip", ".7z", ".rar", ".tar", ".tgz"),
+        "an archive is not read; unpack it, and give the file or folder",
+    ),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet is not read; save it as CSV"),
+    **dict.fromkeys(
+        (".db", ".sqlite", ".sqlite3", ".duckdb"), "a database is not read; export a table as CSV or Parquet"
+    ),
+    **dict.fromkeys((".avro", ".orc"), "this format is not read; convert it to Parquet"),
+}
+"""What to do with files of other suffixes."""
+
+
+def _unknown(file: Path) -> str:
+    """Return what to do with a file whose suffix names no format."""
+    if file.is_fifo():
+        return "a pipe is read from the standard input: COMMAND | evercurrent run APP --input SOURCE=-"
+    return (
+        f"the format of a file follows from its suffix, one of {listed(SUFFIXES)}; rename the file, or give CSV or JSON "
+        f"lines to the standard input: --input SOURCE=- < {file.name}"
+    )
 
 
 def _is_unfinished(name: str) -> bool:

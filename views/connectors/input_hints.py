@@ -79,27 +79,44 @@ def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
     zone_name = "UTC" if zone is None else zone
     match origin:
         case "polars":
-            way = ".dt.replace_time_zone(None)" if zone is None else f".dt.replace_time_zone({zone_name!r})"
-            return f"say which zone is meant with .with_columns(pl.col({name!r}){way})"
+            if zone is None:
+                way = ".dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
+                return f"{declare_zone(name)}, or give the time in UTC: .with_columns(pl.col({name!r}){way})"
+            return f"say which zone is meant with .with_columns(pl.col({name!r}).dt.replace_time_zone({zone_name!r}))"
         case "pandas":
-            way = (
-                f".dt.tz_convert({zone_name!r}).dt.tz_localize(None)"
-                if zone is None
-                else f".dt.tz_localize({zone_name!r})"
-            )
-            return f"say which zone is meant with frame[{name!r}] = frame[{name!r}]{way}"
+            if zone is None:
+                way = f"frame[{name!r}] = frame[{name!r}].dt.tz_convert('UTC').dt.tz_localize(None)"
+                return f"{declare_zone(name)}, or give the time in UTC: {way}"
+            return f"say which zone is meant with frame[{name!r}] = frame[{name!r}].dt.tz_localize({zone_name!r})"
         case "arrow":
-            call = (
-                "pc.local_timestamp({})"
-                if zone is None
-                else "pc.assume_timezone({}, " + repr(zone_name) + ")"
-            )
-            at = f"table.schema.get_field_index({name!r})"
-            return f"say which zone is meant with table.set_column({at}, {name!r}, {call.format(f'table[{name!r}]')})"
+            at, column = f"table.schema.get_field_index({name!r})", f"table[{name!r}]"
+            if zone is None:
+                in_utc = f"pc.local_timestamp({column}.cast(pa.timestamp({column}.type.unit, 'UTC')))"
+                return f"{declare_zone(name)}, or give the time in UTC: table.set_column({at}, {name!r}, {in_utc})"
+            call = f"pc.assume_timezone({column}, {zone_name!r})"
+            return f"say which zone is meant with table.set_column({at}, {name!r}, {call})"
         case "spark":
             return "declare it with the zone that it has: Spark's timestamp is pl.Datetime('us', 'UTC'), timestamp_ntz has none"
         case "python":
-            return "use .replace(tzinfo=...) or .astimezone(...)"
+            return zone_of_value(zone)
+
+
+def declare_zone(name: str) -> str:
+    """Return the first way out for times with a zone: the column keeps it."""
+    return f"declare {name!r} as pl.Datetime('us', 'UTC')"
+
+
+def zone_of_value(zone: str | None) -> str:
+    """Return the hint for adding or removing the zone of a ``datetime``."""
+    if zone is None:
+        return (
+            "declare the column as pl.Datetime('us', 'UTC'), or give value.astimezone(UTC).replace(tzinfo=None), as a column without a zone "
+            "is read as UTC"
+        )
+    return (
+        "say which zone is meant with value.replace(tzinfo=UTC), or value.replace(tzinfo=ZoneInfo('Europe/Berlin')) for "
+        "another one"
+    )
 
 
 def spelled(dtype: pl.DataType) -> str:

@@ -1,7 +1,7 @@
 """Files of CSV and JSON lines: plain, compressed, the standard input, and files that are replaced while they are followed."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -9,12 +9,15 @@ import polars as pl
 from evercurrent.core.data.errors import FileError
 
 from .file_columns import Target, check_names, fitted
-from .lines import STANDARD_INPUT, CompressedLines, FollowedLines, Lines, StandardLines
+from .lines import STANDARD_INPUT, CompressedLines, FollowedLines, Lines, Quoting, StandardLines
 from .log_files import KEPT_LINES, REFUSED
-from .text_files import Parsed, csv_rows, header_names, json_rows, row_in, unreadable_header, without_text
+from .skipped_rows import Refused, Separated, csv_separated, json_separated
+from .text_files import Parsed, csv_rows, header_names, json_rows, unreadable_header, without_text
 
-CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4", ".xz": "xz"}
 """The compressions of text files, by the last suffix."""
+
+TAB = "\t"
 
 UNREADABLE = "cannot be read"
 """The reason for which rows of text files are refused."""
@@ -34,6 +37,7 @@ class TextFile:
         self._refused: list[tuple[int, str]] = []
         self._target = target
         self._json_lines = json_lines
+        self._separator = target.reading.separator or (TAB if _names_tabs(path) else ",")
         self._lines = self._opened()
         self._names: list[str] | None = None
         self._rows_before = 0
@@ -68,53 +72,67 @@ class TextFile:
         yield from self._frames(final=final)
 
     def _opened(self) -> Lines:
-        quoted = not self._json_lines
+        quoting = None if self._json_lines else Quoting(self._separator, self._target.reading.skips)
         if self.path == STANDARD_INPUT:
-            return StandardLines(quoted=quoted)
+            return StandardLines(quoting=quoting)
         if (codec := CODECS.get(self.path.suffix.lower())) is not None:
-            return CompressedLines(self.path, quoted=quoted, codec=codec)
+            return CompressedLines(self.path, quoting=quoting, codec=codec)
         if self._target.reading.follows_replaced:
-            return FollowedLines(self.path, quoted=quoted)
-        return Lines(self.path, quoted=quoted)
+            return FollowedLines(self.path, quoting=quoting)
+        return Lines(self.path, quoting=quoting)
 
     def _frames(self, *, final: bool) -> Iterator[pl.DataFrame]:
         self._lines.require_grown()
         if not self._json_lines and self._names is None and not self._read_header(final):
             return
         for block in self._lines.blocks(final=final):
-            rest = block
-            while rest:
-                rows, fault = self._rows(rest)
+            if self._target.reading.skips:
+                rows, refused = self._separated(block)
+                self._refuse(refused)
                 self._lines.rows += rows.height
                 if rows.height:
                     yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
-                if fault is None:
-                    break
-                if not self._target.reading.skips:
-                    raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
-                bad, rest = row_in(rest, fault.row, None if self._names is None else len(self._names))
-                self._refuse(bad, fault.message)
+                continue
+            rows, fault = self._rows(block)
+            self._lines.rows += rows.height
+            if rows.height:
+                yield fitted(rows, self._target, self.path, self._lines.rows - rows.height)
+            if fault is not None:
+                raise FileError(f"{self.path}: row {self._lines.rows + 1}: {fault.message}")
 
-    def _refuse(self, row: bytes, message: str) -> None:
-        number = self._lines.rows + self._lines.refused + 1
-        self._lines.refused += 1
-        self.refused_for[UNREADABLE] += 1
-        if len(self._refused) < KEPT_LINES:
-            self._refused.append((number, f"{message}: {row.decode(errors='backslashreplace').rstrip()}"))
+    def _refuse(self, refused: Sequence[Refused]) -> None:
+        """Keep the refused rows of a block, of which no row is counted yet."""
+        before = self._lines.rows + self._lines.refused
+        self._lines.refused += len(refused)
+        self.refused_for[UNREADABLE] += len(refused)
+        for row in refused[: KEPT_LINES - len(self._refused)]:
+            text = row.text.decode(errors="backslashreplace").rstrip()
+            self._refused.append((before + row.row + 1, f"{row.message}: {text}"))
+
+    def _separated(self, block: bytes) -> Separated:
+        reading = self._target.reading
+        if self._names is None:
+            return json_separated(block, self._target.wide, ignores_others=reading.ignores_others)
+        return csv_separated(block, self._names, self._target.wide, self._separator)
 
     def _rows(self, block: bytes) -> Parsed:
         reading = self._target.reading
         if self._names is None:
             return json_rows(block, self._target.wide, ignores_others=reading.ignores_others)
-        return csv_rows(block, self._names, self._target.wide, reading.separator)
+        return csv_rows(block, self._names, self._target.wide, self._separator)
 
     def _read_header(self, final: bool) -> bool:
         line = self._lines.header(final=final)
         if line is None:
             return False
-        names = header_names(line, self._target.reading.separator)
+        names = header_names(line, self._separator)
         if names is None:
             raise FileError(f"{self.path}: {unreadable_header(line)}")
         check_names(self.path, names, self._target)
-        self._names = names
+        self._names, self._lines.columns = names, len(names)
         return True
+
+
+def _names_tabs(path: Path) -> bool:
+    """Return whether a file's suffix says that tabs separate its values."""
+    return any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])

@@ -1,8 +1,10 @@
 """The complete lines of files: of plain ones that may grow, of compressed ones, and of the standard input."""
 
+import lzma
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -12,6 +14,8 @@ import pyarrow as pa
 
 from evercurrent.core.data.errors import FileError
 
+from .csv_quotes import end_of_records, is_open, is_shown_stray
+
 BLOCK_BYTES = 4 << 20
 """The bytes of a text file that are in memory at once, unless one line is longer."""
 
@@ -19,13 +23,21 @@ LONGEST_LINE = 64 << 20
 """A line with more bytes than this is refused: it is a quote that was never closed, or no text file."""
 
 
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """How values of CSV are quoted: the separator before a value, and whether lines with stray quotes are ``skipped``."""
+
+    separator: str
+    skips: bool = False
+
+
 class Lines:
     """The complete lines of a file that may still grow, each returned once.
 
-    A line is complete with its newline. In CSV (``quoted``) a newline between quotes belongs to the value.
+    A line is complete with its newline. In CSV (``quoting``) a newline between quotes belongs to the value.
     """
 
-    def __init__(self, path: Path, *, quoted: bool) -> None:
+    def __init__(self, path: Path, *, quoting: Quoting | None = None) -> None:
         self.path = path
         self.offset = 0
         """Bytes returned so far."""
@@ -33,7 +45,9 @@ class Lines:
         """Rows in these bytes, counted by the parser."""
         self.refused = 0
         """Rows in these bytes that were refused, and are not in ``rows``."""
-        self._quoted = quoted
+        self.columns = 0
+        """The columns of CSV, set when its header was read."""
+        self._quoting = quoting
 
     def header(self, *, final: bool) -> bytes | None:
         """Return the first line, without its newline; None where it is not complete and may still become so.
@@ -70,7 +84,7 @@ class Lines:
                 elif len(rest) > LONGEST_LINE:
                     raise FileError(self._endless("is longer than 64 MiB"))
         if rest and final:
-            if self._quoted and rest.count(b'"') % 2:
+            if self._ends_open(rest):
                 raise FileError(self._endless("is not closed before the end of the file"))
             self.offset += len(rest)
             yield rest
@@ -101,13 +115,22 @@ class Lines:
 
     def _end_of_lines(self, data: bytes) -> int:
         """Return the length of the longest part that ends with a line."""
-        end = data.rfind(b"\n") + 1
-        quotes = data.count(b'"', 0, end) if self._quoted else 0
-        while quotes % 2:
-            before = data.rfind(b"\n", 0, end - 1) + 1
-            quotes -= data.count(b'"', before, end)
-            end = before
+        whole_lines = data.rfind(b"\n") + 1
+        if self._quoting is None:
+            return whole_lines
+        end = end_of_records(data, self._quoting.separator)
+        if (
+            end < whole_lines
+            and self._quoting.skips
+            and is_shown_stray(data[end:], self._quoting.separator, self.columns)
+        ):
+            return whole_lines
         return end
+
+    def _ends_open(self, data: bytes) -> bool:
+        """Return whether the data, which begin with a record, end in a quoted value, and this is no row to be skipped."""
+        quoting = self._quoting
+        return quoting is not None and not quoting.skips and is_open(data, quoting.separator)
 
     def _endless(self, what: str) -> str:
         return (
@@ -119,8 +142,8 @@ class Lines:
 class FollowedLines(Lines):
     """The lines of a file that is kept open, so that it is read to its end after another one has got its name."""
 
-    def __init__(self, path: Path, *, quoted: bool) -> None:
-        super().__init__(path, quoted=quoted)
+    def __init__(self, path: Path, *, quoting: Quoting | None = None) -> None:
+        super().__init__(path, quoting=quoting)
         self._file = super()._opened()
 
     @property
@@ -150,8 +173,8 @@ class FollowedLines(Lines):
 class CompressedLines(Lines):
     """The lines of a file that is compressed as a whole, and does not grow."""
 
-    def __init__(self, path: Path, *, quoted: bool, codec: str) -> None:
-        super().__init__(path, quoted=quoted)
+    def __init__(self, path: Path, *, quoting: Quoting | None, codec: str) -> None:
+        super().__init__(path, quoting=quoting)
         self._codec = codec
         self._read_as: tuple[int, int] | None = None
         """Size and time of the file when all of it was read."""
@@ -167,7 +190,7 @@ class CompressedLines(Lines):
             return
         try:
             yield from super().blocks(final=True)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise FileError(
                 f"{self.path}: row {self.rows + 1}: the file is incomplete or damaged from here on; write it again ({error})"
             ) from error
@@ -181,7 +204,7 @@ class CompressedLines(Lines):
         """
         try:
             return super().header(final=True)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise FileError(
                 f"{self.path}: the file is incomplete or damaged, or not compressed by {self._codec}; write it again ({error})"
             ) from error
@@ -207,6 +230,8 @@ class CompressedLines(Lines):
 
     def _opened(self) -> BinaryIO:
         super()._opened().close()
+        if self._codec == "xz":  # Which pyarrow does not read.
+            return cast(BinaryIO, lzma.open(self.path))
         return cast(BinaryIO, _Skipping(pa.input_stream(str(self.path), compression=self._codec)))
 
 
@@ -246,8 +271,8 @@ STANDARD_INPUT = Path("/dev/stdin")
 class StandardLines(Lines):
     """The lines of the standard input, each read once as it comes."""
 
-    def __init__(self, *, quoted: bool) -> None:
-        super().__init__(STANDARD_INPUT, quoted=quoted)
+    def __init__(self, *, quoting: Quoting | None) -> None:
+        super().__init__(STANDARD_INPUT, quoting=quoting)
         self._data = _standard_input()
         self._has_ended = False
 
@@ -270,7 +295,7 @@ class StandardLines(Lines):
             self._has_ended = not chunk
             rest += chunk
             end = self._end_of_lines(rest) if chunk else len(rest)
-            if not chunk and self._quoted and rest.count(b'"') % 2:
+            if not chunk and self._ends_open(rest):
                 raise FileError(self._endless("is not closed before the end of the input"))
             if end:
                 self.offset += end

@@ -84,7 +84,7 @@ class LogFile:
         self.refused_for: Counter[str] = Counter()
         """How many lines were refused, by reason."""
         self._schema = target.schema
-        self._lines = Lines(path, quoted=False)
+        self._lines = Lines(path)
         self._number = 0
         """The lines read so far."""
         self._refused: list[pl.DataFrame] = []

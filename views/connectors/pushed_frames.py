@@ -26,7 +26,7 @@ from .foreign_columns import (
     readable_numpy,
     readable_pandas,
 )
-from .input_hints import Origin
+from .input_hints import Origin, zone_of_value
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
 
@@ -64,6 +64,10 @@ class PushedFrame:
         return self.types.get(column, str(self.frame.schema[column]))
 
 
+ONE_VALUE = (str, bytes, int, float, Decimal, date, time, timedelta, type(None))
+"""The types of Python whose values are one value of a row; a dictionary of them alone is a row, not columns."""
+
+
 def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     """Return the rows of any pushed data, in memory that no other code can write.
 
@@ -73,8 +77,10 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     if isinstance(data, pl.DataFrame):
         return PushedFrame(owned(data.rechunk()), "polars", {})
     if data is None or isinstance(data, str | bytes):
+        of_a_file = "; of a file, pl.read_csv(path), or the command: evercurrent run APP --input SOURCE=PATH"
         raise InputError(
             f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
+            f"{of_a_file if isinstance(data, str) else ''}"
         )
     try:
         return _made(where, schema, data)
@@ -118,6 +124,10 @@ def _is_of_pandas(data: Any) -> bool:
 def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     if isinstance(data, pl.LazyFrame):
         return PushedFrame(owned(data.collect()), "polars", {})
+    if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__"):
+        data = list(data)
+    if isinstance(data, dict) and data and all(isinstance(value, ONE_VALUE) for value in data.values()):
+        data = [data]  # One row, whose texts are read as in a list of rows.
     if isinstance(data, dict | list):
         return PushedFrame(_from_python(where, schema, data), "python", {})
     if isinstance(data, pa.Table | pa.RecordBatch):
@@ -296,7 +306,7 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
             yield (
                 f"{value}, which has {has}, and the column is declared with {wants}; "
-                "use .replace(tzinfo=...) or .astimezone(...)"
+                f"{zone_of_value(dtype.time_zone)}"
             )
         case date(), pl.Datetime(time_zone=str()) if not isinstance(value, datetime):
             yield (

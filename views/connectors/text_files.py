@@ -6,7 +6,6 @@ column and the value. Row numbers count data rows from 1; a CSV header or an emp
 
 import csv
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
-from evercurrent.core.data.schema import DIFF
+from evercurrent.core.data.schema import DIFF, listed
 
 from .file_columns import WHICH_DIFF
 from .json_numbers import QUOTED, with_odd_numbers
@@ -67,27 +66,32 @@ def csv_rows(block: bytes, names: Sequence[str], schema: pl.Schema, separator: s
     """
     odd: list[pa_csv.InvalidRow] = []
     try:
-        table = _csv_table(block, names, odd, separator)
+        table = csv_table(block, names, odd, separator)
     except pa.ArrowInvalid as error:
         return _csv_undecodable(block, names, schema, error, separator)
     fault: Fault | None = None
     if odd:
         at = odd[0].number - 1
-        actual, expected, text = odd[0].actual_columns, odd[0].expected_columns, _short(odd[0].text)
-        fault = Fault(at, f"{actual} of {expected} fields ({text}): the line is cut off or damaged")
+        fault = Fault(at, wrong_fields(odd[0]))
         table = table.slice(0, at)
-    frame, worse = _converted(table.select([name for name in schema if name in names]), schema)
+    frame, worse = converted(table.select([name for name in schema if name in names]), schema)
     if DIFF in frame.columns and frame[DIFF].null_count():
         at = frame[DIFF].is_null().arg_true()[0]
         return frame.head(at), Fault(at, f"column {DIFF!r} is empty; {WHICH_DIFF}")
     return frame, worse or fault
 
 
-def _csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow], separator: str) -> pa.Table:
-    """Return all values as strings; rows with a wrong number of fields are left out and the first noted in ``odd``."""
+def wrong_fields(row: pa_csv.InvalidRow) -> str:
+    """Return why a row with a wrong number of fields is refused."""
+    text = _short(row.text)
+    return f"{row.actual_columns} of {row.expected_columns} fields ({text}): the line is cut off or damaged"
+
+
+def csv_table(block: bytes, names: Sequence[str], odd: list[pa_csv.InvalidRow], separator: str) -> pa.Table:
+    """Return all values as strings; rows with a wrong number of fields are left out and noted in ``odd``."""
 
     def refuse(row: pa_csv.InvalidRow) -> str:
-        odd[:] = odd or [row]
+        odd.append(row)
         return "skip"
 
     return pa_csv.read_csv(
@@ -132,22 +136,32 @@ def json_rows(block: bytes, schema: pl.Schema, *, ignores_others: bool = False) 
     column (unless it ``ignores_others``), a value that does not fit its column's type and a line that is not a JSON object
     are faults.
     """
-    types = {name: _json_type(dtype) for name, dtype in schema.items()}
+    types = json_types(schema)
     try:
-        table = _json_table(block, types, ignores_others)
+        table = json_table(block, types, ignores_others)
         fault = None
     except pa.ArrowInvalid:
         lines = [line for line in block.split(b"\n") if line.strip()]
         at = _first_bad_line(lines, types, ignores_others)
-        table = _json_table(b"\n".join(lines[:at]), types, ignores_others)
-        fault = Fault(at, _json_fault(lines[at], types, schema, ignores_others))
-    frame, worse = _converted(table, schema)
+        table = json_table(b"\n".join(lines[:at]), types, ignores_others)
+        fault = Fault(at, json_fault(lines[at], types, schema, ignores_others))
+    frame, worse = converted(table, schema)
     if DIFF in frame.columns:
         frame = frame.with_columns(pl.col(DIFF).fill_null(1))
     return frame, worse or fault
 
 
-def _json_table(block: bytes, types: dict[str, pa.DataType], ignores_others: bool = False) -> pa.Table:
+def json_types(schema: pl.Schema) -> dict[str, pa.DataType]:
+    """Return the types as which the columns of JSON are read."""
+    return {name: _json_type(dtype) for name, dtype in schema.items()}
+
+
+def json_table(block: bytes, types: dict[str, pa.DataType], ignores_others: bool = False) -> pa.Table:
+    """Return the values of JSON lines.
+
+    Raises:
+        ArrowInvalid: a line cannot be read.
+    """
     try:
         return _json_columns(block, types, ignores_others)
     except pa.ArrowInvalid:
@@ -179,14 +193,14 @@ def _first_bad_line(
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            _json_table(b"\n".join(lines[good:middle]), types, ignores_others)
+            json_table(b"\n".join(lines[good:middle]), types, ignores_others)
             good = middle
         except pa.ArrowInvalid:
             bad = middle
     return good
 
 
-def _json_fault(
+def json_fault(
     line: bytes, types: dict[str, pa.DataType], schema: pl.Schema, ignores_others: bool = False
 ) -> str:
     """Return the reason why a line was refused."""
@@ -197,14 +211,15 @@ def _json_fault(
     except ValueError:
         return f"the line is not complete JSON ({_short(line.decode(errors='replace'))}): it is cut off or damaged"
     if not isinstance(row, dict):
-        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line"
+        how = ", as jq -c '.[]' does" if isinstance(row, list) else ""
+        return f"the line is not a JSON object ({_short(line.decode())}); write one object per line{how}"
     for name, value in row.items():
         if name not in schema and ignores_others:
             continue
         if name not in schema:
             return f"key {name!r} is not a column; remove it or declare the column"
         try:
-            _json_table(json.dumps({name: value}).encode(), {name: types[name]})
+            json_table(json.dumps({name: value}).encode(), {name: types[name]})
         except pa.ArrowInvalid:
             return unreadable(name, json.dumps(value), schema[name])
         if _is_beyond_floats(line, value):
@@ -253,21 +268,23 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Datetime):
         zone = "+00:00" if dtype.time_zone else ""
         form = f" (such as 2011-12-09 12:50:00{zone}, not finer than {dtype.time_unit})"
+    if isinstance(dtype, pl.Enum):
+        return f"column {name!r}: {_short(value)} is none of {_short(listed(dtype.categories))}; correct the value or declare it"
     return (
         f"column {name!r}: {_short(value)} is not a {dtype}{form}; correct the value or declare another type"
     )
 
 
-def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
+def converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     """Return the columns in their declared types, up to the first row with a value that does not fit its type."""
     columns: list[pl.Series] = []
     fault: Fault | None = None
     for name in table.column_names:
         texts, dtype = table.column(name), schema[name]
-        if not pa.types.is_large_string(texts.type) or _is_text(dtype):
+        if not pa.types.is_large_string(texts.type) or isinstance(dtype, pl.String | pl.Categorical):
             columns.append(pl.Series(name, texts))
             continue
-        column, bad = _from_text(name, texts, dtype)
+        column, bad = from_text(name, texts, dtype)
         columns.append(column)
         if bad is not None and (fault is None or bad < fault.row):
             fault = Fault(bad, unreadable(name, repr(texts[bad].as_py()), dtype))
@@ -275,8 +292,12 @@ def _converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     return pl.DataFrame([column.head(rows) for column in columns]), fault
 
 
-def _from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.Series, int | None]:
+def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.Series, int | None]:
     """Return a column read from strings, and the index of the first string that is not of the type."""
+    if isinstance(dtype, pl.Enum):
+        strings = pl.Series(name, text)
+        odd = strings.is_not_null() & ~strings.is_in(dtype.categories.to_list())
+        return strings, next(iter(odd.arg_true()), None)
     if isinstance(dtype, pl.Time):
         strings = pl.Series(name, text)
         times = strings.str.to_time("%H:%M:%S%.f", strict=False)
@@ -321,31 +342,3 @@ def _empty(schema: pl.Schema, names: Sequence[str]) -> pl.DataFrame:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-CSV_LINE_END, JSON_LINE_END = re.compile(rb"\r\n?|\n"), re.compile(rb"\n")
-
-
-def row_in(block: bytes, index: int, columns: int | None) -> tuple[bytes, bytes]:
-    """Return the row of a block with this index, and the bytes after it. ``columns`` is how many CSV has, None for JSON lines.
-
-    Rows are counted as they are parsed: an empty line is a row of CSV of one column only, one of blanks of any CSV.
-    """
-    line_end = JSON_LINE_END if columns is None else CSV_LINE_END
-    start = count = 0
-    while start < len(block):
-        end = _end_of_line(block, start, line_end)
-        while columns is not None and block.count(b'"', start, end) % 2 and end < len(block):
-            end = _end_of_line(block, end, line_end)
-        line = block[start:end]
-        if columns == 1 or (line.strip() if columns is None else line.strip(b"\r\n")):
-            if count == index:
-                return block[start:end], block[end:]
-            count += 1
-        start = end
-    return b"", b""
-
-
-def _end_of_line(block: bytes, start: int, line_end: re.Pattern[bytes]) -> int:
-    match = line_end.search(block, start)
-    return len(block) if match is None else match.end()

@@ -18,7 +18,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Column, Custom, RecomputedAggregate
+from evercurrent.core.group.aggregates import Aggregation, Column, Custom
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
@@ -173,6 +173,7 @@ def aggregation(
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))
         else:
+            _forbid_pair_of_names(where, name, value)
             expr = as_expression(where, value)
             with naming(where):
                 outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
@@ -203,7 +204,7 @@ def _compiled_outputs(
     check_expansion(where, expr, len(finished), outputs)
     for each in (
         *finished,
-        *(part.expr for part in parts.aggregates.values() if isinstance(part, RecomputedAggregate)),
+        *(computed for part in parts.aggregates.values() if (computed := part.expression) is not None),
     ):
         elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
@@ -261,3 +262,17 @@ def _user_output(
     )
     output = name or applied.name or columns[0].name
     return Column(output, result.alias(output), result.meta.output_name()), aggregate_of_user.dtype
+
+
+def _forbid_pair_of_names(where: str, name: str | None, value: object) -> None:
+    """Check that an aggregate is no pair of texts, as pandas has it: polars would take that as a constant list.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        column, function = value
+        output = f"{name}=" if name is not None else ""
+        raise PlanError(
+            f"{where}: {output}{value!r} is an aggregate of pandas; write {output}pl.col({column!r}).{function}()"
+        )

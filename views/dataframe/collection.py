@@ -20,6 +20,7 @@ from .event_time_methods import EventTimeCalls
 from .grouping import Flags, first_rows, grouped, turned
 from .hints import forbid_order, forbid_validation, missing_of_collection, missing_of_groups, require_choice
 from .joins import join_nodes
+from .operator_hints import RefusedAsTable
 from .row_methods import ColumnNames, RowCalls
 from .short_forms import AggregateForms, unpivoted
 from .windowing import forbid_double_counting, windowed_group
@@ -32,11 +33,22 @@ _T = TypeVar("_T")
 
 @noting_calls
 @tagged("views.collection:Collection")
-class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
+class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAsTable):
     """A declared collection of rows with diffs, which an engine computes once there are views of it.
 
     Methods are named and behave as those of ``polars.LazyFrame``; each returns a new collection. Errors in a
     definition are raised at once, as ``PlanError``.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+    >>> dear = sales.filter(pl.col("price") > 10).with_columns(tax=pl.col("price") / 5)
+    >>> dear.columns
+    ['shop', 'price', 'tax']
+    >>> view = engine.view("dear", dear.select("shop", "tax"))
+    >>> _ = sales.push([("north", 5), ("south", 20)])
+    >>> view.read().rows()
+    [('south', 4.0)]
     """
 
     def __init__(self, plan: Plan, place: PlanId, windowing: Windowing | None = None) -> None:
@@ -259,7 +271,18 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"]):
 @noting_calls
 @tagged("views.collection:GroupedCollection")
 class GroupedCollection(AggregateForms["Collection"]):
-    """A collection grouped by keys, to be aggregated or limited to the first rows of each group."""
+    """A collection grouped by keys, to be aggregated or limited to the first rows of each group.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+    >>> by_shop = sales.group_by("shop")
+    >>> totals = engine.view("totals", by_shop.agg(total=pl.col("price").sum()))
+    >>> dearest = engine.view("dearest", by_shop.top_k(1, by="price"))
+    >>> _ = sales.push([("north", 5), ("north", 20)])
+    >>> totals.read().rows(), dearest.read().rows()
+    ([('north', 25)], [('north', 20)])
+    """
 
     def __init__(self, collection: Collection, keys: tuple[Column, ...]) -> None:
         self._collection = collection

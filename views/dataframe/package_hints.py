@@ -27,6 +27,9 @@ NAMES: Mapping[str, str] = {
     "watermark": 'give watermark=ec.bounded_delay("5m") to engine.source(...)',
     "monotonous": "use ec.ascending()",
     "bounded_out_of_orderness": 'use ec.bounded_delay("5m")',
+    **dict.fromkeys(
+        ("source", "view", "push", "engine", "connect", "create_engine"), "use those of engine = ec.Engine()"
+    ),
     "CombineFn": "use ec.aggregate(...)",
     "SparkSession": "use evercurrent.spark_bridge.local_session(), or your own session",
 }

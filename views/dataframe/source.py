@@ -16,7 +16,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
 from evercurrent.core.data.tags import tagged
-from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
+from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
 from ..connectors.input_hints import refusal
 from ..connectors.positions import Position, PositionOrder, Positions
@@ -28,6 +28,7 @@ from ..plan.node_identities import operation_identity
 from ..plan.nodes import EventTime, Input, PlanId, PlanNode, SourceKind
 from ..plan.plan import Plan
 from .collection import Collection
+from .operator_hints import OfOneEngine
 from .watermarks import declared_watermark
 from .windowing import require_time
 
@@ -36,8 +37,20 @@ DIFF_LIMIT = 2**31
 
 
 @tagged("views.sources:Source")
-class Source(Collection):
-    """A collection into which rows are pushed. ``Engine.source`` makes it."""
+class Source(Collection, OfOneEngine):
+    """A collection into which rows are pushed. ``Engine.source`` makes it.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
+    >>> words
+    Source 'words' of kind diffs: word String
+    >>> now = engine.view("now", words)
+    >>> _ = words.push({"word": ["a", "b"]})
+    >>> _ = words.push({"word": ["a"], "_diff": [-1]})
+    >>> now.read().rows()
+    [('b',)]
+    """
 
     def __init__(
         self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
@@ -107,7 +120,15 @@ class Source(Collection):
     @property
     def stamps_rows(self) -> bool:
         """Whether the event time of a row is the processing time of its batch."""
-        return isinstance(self._declared.watermark, IngressTime)
+        return self._declared.watermark is not None and self._declared.watermark.stamps_rows
+
+    instead_of_pickling = (
+        "Push in the process of the engine, and send the rows there, by a queue or as return values"
+    )
+
+    @property
+    def _as_operand(self) -> str:
+        return f"source {self.name!r}"
 
     def __repr__(self) -> str:
         """Show name, kind and columns."""

@@ -183,7 +183,7 @@ def by_partition(
     if not isinstance(column, str):
         raise PlanError(f"{where}: column= is {column!r}; give the name of a column")
     within = ascending() if inner is None else inner
-    if not isinstance(within, BoundedDelay | Punctuated):
+    if not (isinstance(within, Watermark) and within.has_marks):
         raise PlanError(
             f"{where}: inner= is {inner!r}; each partition can have bounded_delay(...), ascending() or punctuated(...), "
             "as these follow from the highest event time of its rows"
@@ -289,9 +289,10 @@ def custom_watermark(
     Raises:
         PlanError: it is not a function. At push ``InputError``, if the function raises or moves the watermark back.
 
-    >>> from datetime import timedelta
-    >>> def hour_behind(state, rows, processing_time):
-    ...     return state, None if rows.is_empty() else rows["at"].max() - timedelta(hours=1)
+    >>> from datetime import datetime, timedelta
+    >>> def hour_behind(state: None, rows: pl.DataFrame, processing_time: datetime) -> tuple[None, datetime | None]:
+    ...     last = rows["at"].max()
+    ...     return state, last - timedelta(hours=1) if isinstance(last, datetime) else None
     >>> watermark = custom_watermark(hour_behind)  # for engine.source(..., watermark=watermark)
     """
     if not callable(function):

@@ -33,6 +33,17 @@ class Backfill:
 
     ``rows`` is whatever can be pushed, the path of a file or a folder, or an iterator of such batches. ``position`` is that of
     the last of them, which has to be the last one that the engine has taken: live rows follow without gap or overlap.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> _ = words.push({"word": ["a"]}, position=1)
+    >>> counts = engine.view(
+    ...     "counts", words.group_by("word").len(), backfill={"words": ec.Backfill({"word": ["a"]}, position=1)}
+    ... )
+    >>> counts.read().rows()
+    [('a', 1)]
     """
 
     rows: Any

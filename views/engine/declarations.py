@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import listed, require_name
 
 from ..concurrency.interrupts import interruptible
 from ..dataframe.collection import Collection, require_collection
-from ..dataframe.source import Source, declare, is_same
+from ..dataframe.source import Source, declare, is_same, with_other_columns
 from ..dataframe.windowing import forbid_unused_answers
 from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
@@ -73,6 +73,28 @@ class Declarations:
         if self._running.has_begun:
             self._running.untouched.add(name)
         return source
+
+    def same_source(self, source: Source) -> Source:
+        """Return the source of that name, or declare it as it is declared in another plan.
+
+        Raises:
+            PlanError: there is one that is declared otherwise.
+        """
+        name = source.name
+        if (known := self._sources.get(name)) is None:
+            with self._change(f"source {name!r}") as change:
+                known = self._sources[name] = with_other_columns(self._plan, source, source.schema)
+                self._plan.sources[name] = known
+                change.untouched.add(name)
+                change.has_epoch = False
+            if self._running.has_begun:
+                self._running.untouched.add(name)
+        elif not is_same(known, source):
+            raise PlanError(
+                f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
+                "columns are more or wider than before"
+            )
+        return known
 
     def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
         """Declare a view; the same one again is the one that is there. See ``Engine.view``."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import polars as pl
 
@@ -26,12 +26,13 @@ from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, PositionOrder, copied
 from ..dataframe.collection import Collection
+from ..dataframe.operator_hints import missing_of_engine, no_copy
 from ..dataframe.source import Source, accepted
 from ..durability.durability import Durability
 from ..epochs.history import Retain
 from ..epochs.records import Batch, EpochInput
 from ..epochs.refused_rows import ledger_frame, source_ledger_frame
-from ..epochs.run_events import WATCH_IN_TASK, Watcher
+from ..epochs.run_events import WATCH_IN_TASK, Watch, Watcher
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import require_plain_function
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
@@ -41,6 +42,7 @@ from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
 from ..sinks.delivery import DRAIN_SECONDS, Delivery
+from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
@@ -78,8 +80,8 @@ class Engine(LiveDeclarations):
     >>> [delta.rows() for delta in counts.deltas(since=1)]
     [[('b', 1, 2, -1)]]
 
-    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources with event time are
-    kept too, within the same limits, so that a timeline can show them.
+    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources are kept by epoch too,
+    within the same limits, so that a timeline shows them and ``view.history(key)`` knows what caused a change.
 
     With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that
     declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
@@ -116,6 +118,7 @@ class Engine(LiveDeclarations):
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
+        self._indexes = Indexes()
         self._turn = Turn()
         log = RunRecorder(self._retain, records_rows=bool(record))
         self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)
@@ -189,9 +192,7 @@ class Engine(LiveDeclarations):
             "position_order": position_order,
         }  # fmt: skip
         with self._turn:
-            declared = self._declarations().source(name, schema, options)
-            declared._take = self.push
-            return declared
+            return self._adopt(self._declarations().source(name, schema, options))
 
     def view(
         self,
@@ -231,6 +232,11 @@ class Engine(LiveDeclarations):
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
         return type(self)(retain=self._retain)
+
+    def _adopt(self, source: Source) -> Source:
+        """Have this engine take what is pushed into a source, and return the source."""
+        source._take = self.push
+        return source
 
     def push(
         self,
@@ -509,15 +515,21 @@ class Engine(LiveDeclarations):
             self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
         )
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: Watcher) -> Watch:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
 
         It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
+
+        Returns:
+            The watch: ``close()``, or the end of a ``with`` block, ends the calls.
+
+        Raises:
+            PlanError: it is not a function, or one whose coroutines nobody would await.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
         require_plain_function("watch", watcher, WATCH_IN_TASK)
-        self._running.events.watchers = (*self._running.events.watchers, watcher)
+        return self._running.events.add(watcher)
 
     async def apush(
         self,
@@ -551,6 +563,30 @@ class Engine(LiveDeclarations):
         """What was declared, for other drivers of the same views."""
         return self._plan
 
+    def __reduce__(self) -> NoReturn:
+        """Raise: its locks, threads and files are of this process."""
+        raise no_copy(
+            "the engine",
+            "Send what a view holds (view.read()), or declare the views by the same function in each process; other processes "
+            "read a checkpoint with evercurrent.spark_bridge.views. In this process any thread can use the engine, and engine.fork() is a copy",
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise, with what to write instead."""
+            raise missing_of_engine(
+                self, name, (*vars(self).get("views", ()), *vars(self).get("sources", ()))
+            )
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Raise, with what to write instead."""
+            example = name if isinstance(name, str) else "name"
+            raise TypeError(
+                f"an engine has no brackets and is not iterated: write engine.views[{example!r}] or engine.sources[{example!r}], "
+                "which are dictionaries by name"
+            )
+
     def __repr__(self) -> str:
         """Sources, views and the epoch."""
         sources, views = ", ".join(self.sources) or "none", ", ".join(self.views) or "none"
@@ -571,7 +607,7 @@ class Engine(LiveDeclarations):
         return self.sources[name]
 
     def record_rows(self) -> None:
-        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        """Keep the rows of sources by epoch from now on, as ``Engine(record=True)`` does."""
         self._require_one_worker("record_rows()", RECORD_ALONE)
         with self._turn:
             self._running.log.records_rows = True

@@ -431,7 +431,7 @@ class Running:
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
             return CircuitEvaluator(compiled)
-        return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
+        return WorkerEvaluator(self._plan, compiled, self._team, self._workers)
 
     # The audience of epochs
 
@@ -449,7 +449,7 @@ class Running:
         for name, delta in epoch.deltas.unread.items():
             self._views[name]._history.append(delta)
         if now.epoch:
-            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows)
+            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed)
         if self._evaluator is not None:
             self._publish(self._evaluator.compiled, evaluated)
 

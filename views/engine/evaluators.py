@@ -36,7 +36,8 @@ class TakenInput:
 class EpochResult:
     """The result of evaluating an epoch: ``epoch`` is what is written of it, the rest is needed by this process only.
 
-    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time. ``touched``
+    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time,
+    ``untimed`` those of the others. ``touched``
     are the views whose states may have changed. ``elsewhere`` has the contents after this epoch of states whose changes are
     staged in other objects, by the ``id`` of the state.
     """
@@ -46,6 +47,7 @@ class EpochResult:
     rows: Mapping[str, pl.DataFrame]
     touched: tuple[str, ...]
     elsewhere: Mapping[int, Saved] = field(default_factory=dict)
+    untimed: Mapping[str, Delta] = field(default_factory=dict)
 
 
 class CircuitEvaluator:
@@ -74,6 +76,7 @@ class CircuitEvaluator:
             taken_input.epoch_input.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
+            untimed=self.compiled.untimed_rows(staged.deltas),
         )
 
     def commit(self, evaluated: EpochResult) -> None:

@@ -18,6 +18,7 @@ from evercurrent.core.data.tags import tagged
 from ..concurrency.interrupts import interruptible
 from ..concurrency.turns import Turn
 from ..dataframe.collection import Collection
+from ..dataframe.operator_hints import OfOneEngine
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
@@ -39,6 +40,8 @@ from ..plan.plan import Plan
 from ..proving.proof import Proof
 from ..sinks.delivery import Delivery, Retry
 from ..sinks.origin import Origin
+from ..tracing.history import History as RowHistory
+from ..tracing.lineage import Lineage
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
 from .published import Published
@@ -92,11 +95,15 @@ class ViewKeeper(Protocol):
         """Explain why windows of a view emit no panes."""
         ...
 
-    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes."""
         ...
 
-    def proof_of(self, view: str) -> Proof:
+    def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
+        """Return the changes of the rows of a key, and what caused them."""
+        ...
+
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
 
@@ -149,11 +156,20 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection, ReadForms, Outputs):
+class View(Collection, ReadForms, Outputs, OfOneEngine):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
     panes are discarding or accumulating: then it is a log of panes, and ``latest()`` the last one of each window.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> often = engine.view("often", counts.filter(pl.col("len") > 1))
+    >>> _ = words.push({"word": ["a", "b", "a"]})
+    >>> often.read().rows(), len(counts), counts.lookup("b").rows()
+    ([('a', 2)], 2, [('b', 1)])
     """
 
     def __init__(
@@ -430,24 +446,51 @@ class View(Collection, ReadForms, Outputs):
         return self._engine.fire(self.name, key, window, at)
 
     def why(self, key: object = None, window: object = None) -> str:
-        """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
+        """Explain why a row is there or is not, and why a window has emitted no pane.
+
+        Of a row that is there: what it is made of, stage by stage down to the sources. Of one that is not: which filter
+        refuses it, which join has no partner for it, which rows come before it, which values differ, or that nothing was
+        pushed, was refused or came too late. Of open windows: what they wait for, what holds the watermark, when they may fire.
+        Cost: that of ``lineage``; of windows, those that are open.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> orders = engine.source("orders", {"id": pl.Int64, "item": pl.String}, retained=True)
+        >>> items = engine.source("items", {"item": pl.String, "price": pl.Int64}, retained=True)
+        >>> priced = engine.view("priced", orders.join(items, on="item"))
+        >>> _ = engine.push("orders", {"id": [7], "item": ["pen"]})
+        >>> print(priced.why({"id": 7}))
+        view 'priced' has no row with id 7
+        source 'orders' has 1 row of it:
+          id 7, item pen
+        it has no partner in source 'items', on item:
+        source 'items' has no row with item pen: none was pushed, or it was taken back
 
         Args:
-            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            key: the key of the view or of its windows, a value or a tuple; or a dictionary of any columns of the view; None for
+                all open windows.
             window: its start, or (start, end); None for all windows.
 
         Raises:
-            InputError: the view has no windows, or the key does not go with its columns.
+            InputError: the key does not go with the columns of the view, or there is none, and the view has no windows.
         """
         return "\n".join(self._engine.why(self.name, key, window))
 
-    def lineage(self, row: object, *, limit: int = 1000) -> dict[str, pl.DataFrame]:
+    def lineage(self, row: object, *, limit: int = 1000) -> Lineage:
         """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
 
-        They are followed back through the calls that declared the view: through groupings to all rows of a group, through
-        joins to both partners, through distinct, unions and the first rows of groups. Where a source retains no rows, they are
-        those of the nearest view. Rows that keep others away (the other side of an anti join, what ``minus`` subtracts) are not
-        among them. Cost: that of ``prove``, which evaluates the definition over all retained rows.
+        They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
+        those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
+        come first: by event time, or by the ``sequence_by`` of the source. Where a source retains no rows, they are those of the
+        nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
+        subtracts) are not among them.
+
+        The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
+        ``svg()``.
+
+        Rows are looked up, by any column: each part of a state is sorted by the columns that are needed when they are first
+        needed, so that the first call costs the state, and the ones that follow cost the rows that they read and the parts
+        that are new. Memory: 16 bytes for each row and set of columns, until the part is merged into another one.
 
         >>> from evercurrent import Engine
         >>> engine = Engine()
@@ -462,23 +505,66 @@ class View(Collection, ReadForms, Outputs):
             limit: the most rows of each source.
 
         Raises:
-            InputError: there is no such row; or it cannot be followed back, as through windows and ``map_batches``.
+            InputError: there is no such row; or it cannot be followed back, as through ``map_batches`` and windows of counts.
         """
         return self._engine.lineage_of(self.name, row, limit)
 
-    def prove(self) -> Proof:
-        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+    def history(self, key: object, *, since: int | None = None) -> RowHistory:
+        """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
 
-        The result is true if both are equal, and has the rows that differ otherwise. Nothing of the engine computes it: the
-        calls that declared the view are repeated with polars, over the rows of retained sources, or of other views where a
-        source retains none. Floats are equal if they differ by a billionth, as polars adds them up in another order. Pushes go
-        on meanwhile. Cost: that of the batch.
+        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. What caused one is
+        followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
+        views by their deltas. Where a stage keeps none, the result says which, and what would keep them. The change of a
+        window that no row caused was due to time.
+
+        The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine(record=True)
+        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        >>> _ = engine.push("sales", {"shop": ["north", "south"], "price": [3, 4]}, at="2026-01-01T12:00:00Z")
+        >>> _ = engine.push("sales", {"shop": ["north"], "price": [5]}, at="2026-01-01T12:01:00Z")
+        >>> totals.history("north")
+        history of shop north in view totals
+        epoch 1, 2026-01-01 12:00:00
+          +1 shop north, total 3
+            by sales: shop north, price 3
+        epoch 2, 2026-01-01 12:01:00
+          -1 shop north, total 3
+          +1 shop north, total 8
+            by sales: shop north, price 5
+
+        Args:
+            key: a value, or a tuple in the order of the keys of the view, or a dictionary of any of its columns.
+            since: only the changes after this epoch.
 
         Raises:
-            InputError: it cannot be evaluated: no rows are retained, or it has windows, aggregates of your own, or rows with
-                counts below zero; names the reason.
+            InputError: the key does not go with the columns.
+            EpochGoneError: the changes after ``since`` are no longer all retained.
         """
-        return self._engine.proof_of(self.name)
+        return self._engine.history_of(self.name, key, since)
+
+    def prove(self, sample: float | None = None) -> Proof:
+        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+
+        The result is true if both are equal, and has the rows that differ otherwise, with the epoch from which on each does:
+        at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
+        (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
+        polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
+        differ by a billionth, as polars adds them up in another order. Pushes go on meanwhile. Cost: that of the batch.
+
+        Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
+        rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).
+
+        Args:
+            sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.
+
+        Raises:
+            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
+                accumulate, aggregates of your own, or rows with counts below zero; names the reason.
+        """
+        return self._engine.proof_of(self.name, sample)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""
@@ -551,6 +637,12 @@ class View(Collection, ReadForms, Outputs):
             start=start,
             end=end,
         )
+
+    instead_of_pickling = "Send what it holds, view.read() or view.snapshot()"
+
+    @property
+    def _as_operand(self) -> str:
+        return f"view {self.name!r}"
 
     def __repr__(self) -> str:
         """Name, epoch, size and the first rows."""

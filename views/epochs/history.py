@@ -28,6 +28,15 @@ class Retain:
 
     ``epochs`` counts epochs that changed the view, ``rows`` the entries of their deltas. A row that
     several changes of an epoch are about may count as often.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine(retain=ec.Retain(epochs=2))
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> _ = [words.push({"word": [word]}) for word in "abc"]
+    >>> [delta.rows() for delta in counts.deltas(since=1)]
+    [[('b', 1, 2, 1)], [('c', 1, 3, 1)]]
     """
 
     epochs: int = 1000

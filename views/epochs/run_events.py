@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,15 @@ class EpochEvent:
     """An epoch that is done: when it was begun by the clock of the machine, how long it took, and the rows in and out.
 
     ``rows`` are those pushed by source, ``changes`` the rows of the delta by view, ``refused`` the rows new in the ledger.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> watch = engine.watch(lambda event: print(event.epoch, event.rows, event.changes, event.refused))
+    >>> _ = words.push({"word": ["a", "b", "a"]})
+    1 {'words': 3} {'counts': 2} 0
     """
 
     epoch: int
@@ -46,6 +56,45 @@ class EpochEvent:
 
 
 Watcher = Callable[[EpochEvent], None]
+
+
+class Watch:
+    """A function that is called with the event of every epoch of an engine, until the watch is closed.
+
+    >>> import evercurrent as ec
+    >>> engine = ec.Engine()
+    >>> with engine.watch(lambda event: print(event.epoch)) as watch:
+    ...     _ = engine.tick()
+    1
+    >>> _ = engine.tick()
+    >>> watch
+    Watch(closed)
+    """
+
+    def __init__(self, events: RunEvents, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self._events = events
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the function is still called."""
+        return self in self._events.watches
+
+    def close(self) -> None:
+        """End the calls; one under way in another thread runs to its end. Closing twice is no error."""
+        self._events.remove(self)
+
+    def __enter__(self) -> Watch:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the function, or that it is closed."""
+        return f"Watch({self.watcher!r})" if self.is_open else "Watch(closed)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +113,21 @@ class RunEvents:
     """Reports the epochs of an engine. Without watchers and with logging off, an epoch costs two readings of a clock."""
 
     def __init__(self) -> None:
-        self.watchers: tuple[Watcher, ...] = ()
+        self.watches: tuple[Watch, ...] = ()
+        self._changing = threading.Lock()
         self._is_reporting = False
+
+    def add(self, watcher: Watcher) -> Watch:
+        """Return the watch of one more function, which is called from the next epoch on."""
+        watch = Watch(self, watcher)
+        with self._changing:
+            self.watches = (*self.watches, watch)
+        return watch
+
+    def remove(self, watch: Watch) -> None:
+        """Call the function of a watch no more."""
+        with self._changing:
+            self.watches = tuple(other for other in self.watches if other is not watch)
 
     def begin(self, ledger: Ledger) -> Begun:
         """Note the begin of an epoch.
@@ -93,7 +155,7 @@ class RunEvents:
         if refused and LOG.isEnabledFor(logging.WARNING):
             _warn_of(ledger, now.epoch)
         is_logged = LOG.isEnabledFor(logging.DEBUG)
-        if not (is_logged or self.watchers):
+        if not (is_logged or self.watches):
             return
         seconds = time.perf_counter() - begun.at
         event = EpochEvent(
@@ -120,9 +182,13 @@ class RunEvents:
         """Call the watchers. One that raises changes nothing: the epoch is real, and its subscribers are called next."""
         self._is_reporting = True
         try:
-            for watcher in self.watchers:
+            for watch in self.watches:
+                if not watch.is_open:  # By one that was called before.
+                    continue
                 try:
-                    require_no_coroutine(watcher, watcher(event), WATCH_IN_TASK)
+                    # What a function without a result returns is looked at, as it may be a coroutine.
+                    result: object = watch.watcher(event)
+                    require_no_coroutine(watch.watcher, result, WATCH_IN_TASK)
                 except Exception:
                     LOG.exception(
                         "epoch %d is done, and a watcher raised",

@@ -22,7 +22,18 @@ Callback = Callable[[pl.DataFrame], Any]
 @tagged("views.epochs:SchemaChange")
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A view was replaced by one with other columns, in this epoch; the delta of that epoch has all of its rows."""
+    """A view was replaced by one with other columns, in this epoch; the delta of that epoch has all of its rows.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String}, retained=True)
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> subscription = counts.subscribe(lambda delta: None, on_schema=lambda change: print(change.after.names()))
+    >>> _ = words.push({"word": ["a"]})
+    >>> _ = engine.view("counts", words.group_by("word").agg(n=pl.len(), is_a=pl.col("word").max() == "a"), replace=True)
+    ['word', 'n', 'is_a']
+    """
 
     view: str
     epoch: int

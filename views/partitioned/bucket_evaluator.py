@@ -123,14 +123,23 @@ class BucketEvaluator:
 
     def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
         tasks = []
+        entering = {
+            exchange: parts for exchange, parts in work.rows.items() if exchange.stage == stage.number
+        }
         for bucket in range(self._buckets):
-            rows = _rows_of_bucket(stage, bucket, work.rows)
+            entering_rows = {
+                exchange: tuple(parts[bucket]) for exchange, parts in entering.items() if bucket in parts
+            }
             signalled = {
                 node: keys for node, keys in work.signals.get(bucket, {}).items() if node in stage.owned
             }
-            if rows or signalled or self._is_due(stage, bucket, instant):
-                states = self._states_of(stage, bucket)
-                tasks.append(Task(stage.number, bucket, instant, states, rows, signalled))
+            if entering_rows or signalled or self._is_due(stage, bucket, instant):
+                tasks.append(
+                    Task(
+                        stage.number, bucket, instant, self.states, entering_rows, signalled,
+                        visits_all=self.looks_at_all or instant.epoch == 0,
+                    )
+                )  # fmt: skip
         if not tasks:
             return []
         if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
@@ -162,13 +171,14 @@ class BucketEvaluator:
         return {name: self.states[name] for name in names if name in self.states}
 
     def _on_files(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the same tasks with all their rows in files, for other processes."""
+        """Return the same tasks with all their rows in files, and only their own states, for other processes."""
         held = [part for task in tasks for parts in task.rows.values() for part in parts]
         frames = [part.held for part in held if isinstance(part.held, pl.DataFrame)]
         refs = iter(self._pieces.write(frames, folder="exchange"))
         return [
             replace(
                 task,
+                states=self._states_of(self._runner.cut.stages[task.stage], task.bucket),
                 rows={
                     exchange: tuple(
                         part if isinstance(part.held, PieceRef) else RowBatch(part.rows, next(refs))
@@ -194,11 +204,3 @@ class BucketEvaluator:
                 self._clocks.ledger.stage(refused)
             for name, at in one.held_at.items():
                 self._clocks.held_at[name, one.place] = at
-
-
-def _rows_of_bucket(
-    stage: Stage, bucket: int, rows: Mapping[Exchange, Mapping[int, Sequence[RowBatch]]]
-) -> dict[Exchange, tuple[RowBatch, ...]]:
-    """Return the rows that earlier stages have sent to this bucket."""
-    batches = {exchange: rows.get(exchange, {}).get(bucket, ()) for exchange in stage.takes}
-    return {exchange: tuple(parts) for exchange, parts in batches.items() if parts}

@@ -51,7 +51,8 @@ class Instant:
 class Task:
     """One bucket of a stage in one epoch: its states as of the epoch before, and the rows for it.
 
-    ``signals`` are windows that are fired, by the node that tracks them.
+    ``signals`` are windows that are fired, by the node that tracks them. ``visits_all``: all nodes are stepped, as it is
+    unknown which have something to do; else those with rows, signals or timers that are due.
     """
 
     stage: int
@@ -60,6 +61,7 @@ class Task:
     states: Mapping[str, StateRecord]
     rows: Mapping[Exchange, Parts]
     signals: Mapping[NodeId, Keys] = field(default_factory=dict)
+    visits_all: bool = False
 
     @property
     def size(self) -> int:

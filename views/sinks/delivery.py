@@ -110,6 +110,20 @@ class Delivery:
     sink. The thread is woken by each epoch of the view; where the view is in a checkpoint that another process writes, it looks
     there every ``poll_seconds``. When the sink raises, it is left alone for a while (``Retry``) and then gets all that it
     has missed. An error that trying again cannot mend ends the delivery: ``error`` has it, and ``join`` raises it.
+
+    >>> import tempfile
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String})
+    >>> counts = engine.view("counts", words.group_by("word").len())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     delivery = counts.to_parquet(f"{folder}/feed")
+    ...     _ = words.push({"word": ["a"]})
+    ...     _ = delivery.join()
+    ...     print(pl.read_parquet(f"{folder}/feed/*.parquet").rows())
+    ...     delivery.close()
+    [('a', 1, 1, 1)]
     """
 
     def __init__(

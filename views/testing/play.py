@@ -30,6 +30,7 @@ def play(engine: Engine, *, start: datetime | str = "2024-01-01T00:00Z") -> Play
     Times may be written as datetimes, as "12:00:26" on the day of ``start``, or as seconds of that day.
 
     >>> import polars as pl
+    >>> from evercurrent import Engine
     >>> engine = Engine()
     >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
     >>> _ = engine.view("counts", words.group_by("word").agg(n=pl.len()))

@@ -227,6 +227,7 @@ def _panel(plot: Plot, scene: _Scene, key: str) -> tuple[str, int]:
         draw_bodies(plot, panes),
         draw_ideal(plot),
         draw_firings(plot, panes),
+        labels.plates,
         *lines,
         draw_axes(plot),
         circles,

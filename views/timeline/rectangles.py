@@ -20,6 +20,9 @@ CROWDED = 40
 ROOM_OF_A_LABEL = 2500
 """Square pixels of a plot for each of its labels; with less, they are crowded however few there are."""
 
+AT_EDGE = 12
+"""A label that begins further below the edge of its pane is led to by a line."""
+
 HIDDEN = 0.3
 """A value that would cover others with this share of its own place is only in the hints, however few panes there are."""
 
@@ -59,8 +62,9 @@ def draw_firings(plot: Plot, panes: Sequence[Pane]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of panes, and the number of values without a place."""
+    """The labels of panes, the plates that are drawn below lines and dots, and the number of values without a place."""
 
+    plates: str
     drawn: str
     left_out: int
 
@@ -71,6 +75,7 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
     In a crowded plot the values that still stand are then led to by a line, as far as there is room for them.
     """
     drawn: list[str] = []
+    plates: list[str] = []
     left_out: list[Pane] = []
     is_crowded = len(panes) > min(CROWDED, _room(plot))
     for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
@@ -80,14 +85,21 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
             left_out.append(pane)
             continue
         placing.take(box)
+        plates.append(_tether(plot, pane, box) + _plate(box))
         drawn.append(_label(plot, pane, parts, box))
     standing = [pane for pane in left_out if is_crowded and pane.label is not None and pane.gone_at is None]
     led = [label for pane in standing if (label := _led(plot, pane, placing)) is not None]
-    return Labels(element("g", *drawn, *led) if drawn or led else "", len(left_out) - len(led))
+    drawn += [label for _, label in led]
+    plates += [plate for plate, _ in led]
+    return Labels(
+        element("g", *plates) if plates else "",
+        element("g", *drawn) if drawn else "",
+        len(left_out) - len(led),
+    )
 
 
-def _led(plot: Plot, pane: Pane, placing: Placing) -> str | None:
-    """Return the value of a pane in the nearest free place, with a line from its upper edge; None if all are taken."""
+def _led(plot: Plot, pane: Pane, placing: Placing) -> tuple[str, str] | None:
+    """Return the plate and the value of a pane in the nearest free place, with a line from its upper edge; None if all are taken."""
     parts = _parts(pane)[:1]
     x = (plot.x.at(pane.start) + plot.x.at(pane.end)) / 2
     y, size = plot.y.at(pane.fired), _size(parts)
@@ -99,7 +111,7 @@ def _led(plot: Plot, pane: Pane, placing: Placing) -> str | None:
                 placing.take(box)
                 line = {"x1": x, "y1": y, "x2": box.middle[0], "y2": box.middle[1]}
                 lead = element("line", **line, stroke=style.TIMING_COLOURS[pane.timing], stroke_width=0.8)
-                return lead + _label(plot, pane, parts, box)
+                return lead + _plate(box), _label(plot, pane, parts, box)
     return None
 
 
@@ -162,8 +174,9 @@ def _value(label: str, diff: int) -> str:
     return f"{label} {TIMES}{diff}" if diff > 1 else label
 
 
-def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str:
-    plate = element(
+def _plate(box: Box) -> str:
+    """Return the ground of a label, on which lines below it are faint; the watermark and dots are drawn over it."""
+    return element(
         "rect",
         x=box.left,
         y=box.top,
@@ -173,6 +186,18 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str
         fill=style.PAPER,
         fill_opacity="0.82",
     )
+
+
+def _tether(plot: Plot, pane: Pane, box: Box) -> str:
+    """Return a line from the upper edge of a pane to its label, if that stands further below; nothing at the edge."""
+    edge, x = plot.y.at(pane.fired), box.middle[0]
+    if box.top - edge <= AT_EDGE:
+        return ""
+    colour = style.TIMING_COLOURS[pane.timing]
+    return element("line", x1=x, y1=edge, x2=x, y2=box.top, stroke=colour, stroke_opacity="0.7")
+
+
+def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str:
     x, y, drawn = box.left + _PADDING, box.middle[1] + 5, []
     for part in parts:
         drawn.append(text(part.content, x, y, font_size=part.size, fill=part.colour, font_weight=part.weight))
@@ -189,7 +214,7 @@ def _label(plot: Plot, pane: Pane, parts: Sequence[_LabelPart], box: Box) -> str
                 )
             )
         x += part.width + _BETWEEN
-    return element("g", hint(pane_hint(plot, pane)), plate, *drawn)
+    return element("g", hint(pane_hint(plot, pane)), *drawn)
 
 
 def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:

@@ -1,0 +1,135 @@
+"""Rows of text that cannot be read are left out alone, however many there are, and with the reasons that an error would have."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evercurrent.views.connectors.csv_quotes import end_of_records, is_open, is_shown_stray, records
+from evercurrent.views.connectors.file_columns import Reading
+from evercurrent.views.connectors.files import Reader
+from evercurrent.views.connectors.skipped_rows import csv_separated, json_separated
+from evercurrent.views.connectors.text_files import csv_rows, json_rows
+
+SCHEMA = pl.Schema({"shop": pl.String(), "price": pl.Int64(), "kind": pl.Enum(["new", "old"])})
+LINES = [
+    "north,1,new",
+    "south,x,old",
+    "east,3",
+    "west,4,other",
+    ",,",
+    "a,5,old,",
+    'so"uth,6,new',
+    '"q",7,"old"',
+    "",
+]
+
+
+@given(st.lists(st.sampled_from(LINES)), st.booleans())
+def test_rows_of_csv_are_those_that_can_be_read_alone(lines: list[str], has_end: bool) -> None:
+    block = ("\n".join(lines) + "\n" * has_end).encode()
+    rows, refused = csv_separated(block, SCHEMA.names(), SCHEMA, ",")
+    alone = [csv_rows(line.encode(), SCHEMA.names(), SCHEMA) for line in lines if line]
+    good = [
+        row
+        for frame, fault in alone
+        for row in frame.rows()
+        if fault is None and row[2] in (None, "new", "old")
+    ]
+    assert rows.rows() == good
+    assert len(good) + len(refused) == len(alone)
+    for each in refused:
+        fault = alone[each.row][1]
+        assert fault is None or fault.message == each.message
+        assert each.text.decode().rstrip("\n") == [line for line in lines if line][each.row]
+
+
+JSON = [
+    '{"shop":"a","price":1}',
+    '{"price":"x"}',
+    "[]",
+    "{",
+    "",
+    '{"shop":"b"}',
+    '{"kind":"other"}',
+    '{"x":1}',
+]
+
+
+@given(st.lists(st.sampled_from(JSON)))
+def test_rows_of_json_are_those_that_can_be_read_alone(lines: list[str]) -> None:
+    block = "\n".join(lines).encode()
+    rows, refused = json_separated(block, SCHEMA, ignores_others=False)
+    there = [line for line in lines if line]
+    bad = [at for at, line in enumerate(there) if line not in (JSON[0], JSON[5])]
+    assert [each.row for each in refused] == bad
+    assert rows.height == len(there) - len(bad)
+    for each in refused:
+        fault = json_rows(there[each.row].encode(), SCHEMA)[1]
+        assert fault is None or fault.message == each.message
+
+
+@given(st.text('a",\n', max_size=30))
+@example('"unclosed,4\nwest,5\n"ok",7\n')
+def test_records_are_all_bytes_of_a_block(text: str) -> None:
+    block = text.encode()
+    taken = b"".join(record for record, _ in records(block, ",", 1))
+    assert taken == block
+    end = end_of_records(block, ",")
+    assert end == 0 or block[end - 1 : end] == b"\n"
+
+
+def test_a_quote_within_a_value_opens_nothing() -> None:
+    tail = b'5" tv,1\n'
+    assert end_of_records(b"x,1\n" + tail + b"y,2\n", ",") == len(tail) + 8
+    assert not is_open(tail, ",")
+    assert end_of_records(b'x,1\n"y\nz', ",") == 4
+    assert is_open(b'"y\nz', ",")
+
+
+def test_many_rows_after_an_open_quote_show_that_it_is_stray() -> None:
+    """In a file that is followed nobody knows whether the value goes on; a text of many lines has other separators."""
+    assert is_shown_stray(b'"a,1\n' + b"b,2\n" * 16, ",", 2)
+    assert not is_shown_stray(b'"a,1\n' + b"b,2\n" * 15, ",", 2)
+    assert not is_shown_stray(b'"a,1\n' + b"once upon a time\n" * 99, ",", 2)
+    assert not is_shown_stray(b'"a\n' + b"once upon a time\n" * 99, ",", 1)
+
+
+def test_a_followed_file_goes_on_after_a_stray_quote(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('shop,price\nnorth,1\n"south,2\n')
+    reading = Reading(skips=True, follows_replaced=True)
+    schema = pl.Schema({"shop": pl.String(), "price": pl.Int64()})
+    reader = Reader("sales", [path], schema, diffs=False, batch_rows=100, reading=reading)
+    assert sum(batch.frame.height for batch in reader.batches(final=False)) == 1
+    with path.open("a") as file:
+        file.write("west,3\n" * 20)
+    assert sum(batch.frame.height for batch in reader.batches(final=False)) == 20
+    assert reader.refused["line"].to_list() == [2]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_bad_line_in_ten_costs_a_few_passes(tmp_path: Path, suffix: str) -> None:
+    """Each of them was one more pass over the rest of its block."""
+
+    def seconds(share: int) -> float:
+        path = tmp_path / f"{share}{suffix}"
+        with path.open("w") as file:
+            file.write("price\n" if suffix == ".csv" else "")
+            for number in range(40_000):
+                value = '"x"' if share and number % share == 0 else number
+                file.write(f"{value}\n" if suffix == ".csv" else f'{{"price":{value}}}\n')
+        schema = pl.Schema({"price": pl.Int64()})
+        reader = Reader("s", [path], schema, diffs=False, batch_rows=100_000, reading=Reading(skips=True))
+        begun = time.process_time()
+        rows = sum(batch.frame.height for batch in reader.batches())
+        assert rows + len(reader.refused) == 40_000
+        return time.process_time() - begun
+
+    seconds(0)
+    assert seconds(10) < 20 * seconds(1000) + 1
