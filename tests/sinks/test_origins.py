@@ -189,3 +189,37 @@ def test_an_origin_has_what_each_writer_has_written_up_to_the_next() -> None:
         assert origin.has(token, last)
         assert not origin.has(token, last + 1) or last == 99
     assert not Origin("w", lambda: writers).has(tokens[0], 1)
+
+
+def test_a_reader_of_a_checkpoint_goes_on_through_openings_and_notices_a_backup(tmp_path: Path) -> None:
+    """The sink is written by a process that only reads the checkpoint, as beside a query."""
+    from evercurrent import spark_bridge
+
+    checkpoint = tmp_path / "checkpoint"
+    place = Place("parquet", tmp_path, [], [])
+    pushed(checkpoint, None, "a")
+
+    def read() -> ec.Delivery:
+        declared = ec.Engine()
+        log = declared.source("log", {"word": pl.String})
+        declared.view("hits", log.group_by("word").agg(n=pl.len().cast(pl.Int64)))
+        return place.deliver(spark_bridge.views(declared, checkpoint)["hits"])  # type: ignore[arg-type]
+
+    delivery = read()
+    assert delivery.join(20)
+    shutil.copytree(checkpoint, tmp_path / "backup")
+    for word in "bc":
+        expected = pushed(checkpoint, None, word, word)
+        assert delivery.join(20)
+        assert place.rows() == expected
+    delivery.close()
+    delivery = read()
+    assert delivery.join(20)
+    delivery.close()
+    assert place.rows() == expected
+    replaced(checkpoint, tmp_path / "backup")
+    for _ in range(6):
+        pushed(checkpoint, None, "d")
+    with pytest.raises(ec.SinkError, match="before it was restored"):
+        read().join(20)
+    assert place.rows() == expected
