@@ -12,6 +12,7 @@ from typing import Any
 from evercurrent.core.data.clock import Epoch, Now
 
 from ..checkpoint import Commit, CommitLog, Pieces, Saver
+from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
@@ -119,6 +120,7 @@ class Epochs:
                 self._fill(commit, match)
             else:
                 self._go_on_from(commit)
+            note_writer(self.log.store, last.epoch)
 
     def _fill(self, last: Commit, match: PlanMatch) -> None:
         """Fill the views that are new to the checkpoint, and commit them as an epoch without input.
