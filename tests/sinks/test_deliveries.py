@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -169,3 +171,16 @@ def test_engine_close_waits_once_for_all_sinks_that_hang(tmp_path: Path, monkeyp
     engine.close()
     released.set()
     assert time.monotonic() - begin < 6
+
+
+def test_a_program_that_closes_nothing_has_written_all_at_its_end(tmp_path: Path) -> None:
+    program = f"""
+import evercurrent as ec, polars as pl
+engine = ec.Engine()
+numbers = engine.source("numbers", {{"n": pl.Int64}})
+engine.view("sums", numbers.group_by(rest=pl.col("n") % 7).len()).to_parquet({str(tmp_path / "feed")!r})
+for number in range(300):
+    numbers.push({{"n": [number]}})
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    assert pl.read_parquet(f"{tmp_path}/feed/*.parquet")["_epoch"].max() == 300

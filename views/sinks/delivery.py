@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError, 
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.core.data.tags import tagged
 
+from .alarm import Alarm
 from .sink import Sink
 
 LOG = logging.getLogger("evercurrent")
@@ -147,7 +150,8 @@ class Delivery:
         """How many attempts failed, one after the other."""
         self._view, self._sink, self._retry = view, sink, Retry.of(retry)
         self._on_written, self._on_end = on_written, on_end
-        self._alarm = alarm = Alarm(poll_seconds)
+        alarm: Alarm[Delivery] = Alarm(poll_seconds)
+        self._alarm = alarm
         self._changed = alarm.changed
         self.is_closed = False
         # While there is nothing to write the thread holds none of this, so that an engine that nobody uses can be collected.
@@ -383,42 +387,7 @@ class Delivery:
             self._changed.notify_all()
 
 
-class Alarm:
-    """What the thread of a delivery waits for: an epoch, the next look, the next attempt, or the end."""
-
-    def __init__(self, poll_seconds: float | None) -> None:
-        self.changed = threading.Condition()
-        self.is_ending = False
-        self._woken: Delivery | None = None
-        """The delivery that has something to write, which is not collected before it is written."""
-        self._poll = poll_seconds
-
-    def wait(self, waiting: weakref.ref[Delivery]) -> Delivery | None:
-        """Wait for an epoch or the next look; return the delivery, or None at the end."""
-        with self.changed:
-            self.changed.wait_for(lambda: self._woken is not None or self.is_ending, self._poll)
-            woken, self._woken = self._woken or waiting(), None
-            return None if self.is_ending else woken
-
-    def pause(self, seconds: float) -> bool:
-        """Wait before the next attempt, whatever epochs there are; return whether to go on."""
-        with self.changed:
-            return not self.changed.wait_for(lambda: self.is_ending, seconds)
-
-    def wake(self, delivery: Delivery) -> None:
-        """Let the thread look for new epochs."""
-        with self.changed:
-            self._woken = delivery
-            self.changed.notify_all()
-
-    def end(self) -> None:
-        """Let the thread end after the step under way."""
-        with self.changed:
-            self.is_ending = True
-            self.changed.notify_all()
-
-
-def _work(waiting: weakref.ref[Delivery], alarm: Alarm, sink: Sink) -> None:
+def _work(waiting: weakref.ref[Delivery], alarm: Alarm[Delivery], sink: Sink) -> None:
     """Write a sink in a thread of its own, until the delivery ends or was collected."""
     try:
         while (delivery := alarm.wait(waiting)) is not None:
@@ -444,5 +413,14 @@ def _lose_all() -> None:
             delivery.lose()
 
 
+def _drain_all() -> None:
+    """Wait, at the end of the process, for what sinks that work have not written: nobody may have closed their engine."""
+    until = time.monotonic() + DRAIN_SECONDS
+    for delivery in tuple(_deliveries):
+        if not delivery.is_closed:
+            delivery.drain(max(0.0, until - time.monotonic()))
+
+
+atexit.register(_drain_all)  # Threads that are daemons still run then.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_lose_all)
