@@ -81,20 +81,20 @@ class Declarations:
             PlanError: there is one that is declared otherwise.
         """
         name = source.name
-        if (known := self._sources.get(name)) is None:
+        if (existing := self._sources.get(name)) is None:
             with self._change(f"source {name!r}") as change:
-                known = self._sources[name] = with_other_columns(self._plan, source, source.schema)
-                self._plan.sources[name] = known
+                existing = self._sources[name] = with_other_columns(self._plan, source, source.schema)
+                self._plan.sources[name] = existing
                 change.untouched.add(name)
                 change.has_epoch = False
             if self._running.has_begun:
                 self._running.untouched.add(name)
-        elif not is_same(known, source):
+        elif not is_same(existing, source):
             raise PlanError(
                 f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
                 "columns are more or wider than before"
             )
-        return known
+        return existing
 
     def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
         """Declare a view; the same one again is the one that is there. See ``Engine.view``."""

@@ -138,7 +138,7 @@ def _signed(line: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class RowChanges:
     """What a history is made of: the view, the values of its rows, their changes by epoch, and the times of epochs."""
 
     view: str
@@ -149,18 +149,18 @@ class Asked:
     begins: int
 
 
-def history(plan: Plan, compiled: Compiled, kept: KeptChanges, asked: Asked) -> History:
+def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_changes: RowChanges) -> History:
     """Return the history of these rows. Cost: the changes of the stages that are kept."""
-    place = plan.views[asked.view]
+    place = plan.views[row_changes.view]
     behind = sorted(plan.behind(place))
     changes, remarks = [], dict[str, None]()
-    if asked.begins > 0:
+    if row_changes.begins > 0:
         remarks[
-            f"changes up to epoch {asked.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
+            f"changes up to epoch {row_changes.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
         ] = None
-    for epoch, rows in asked.rows.items():
+    for epoch, rows in row_changes.rows.items():
         of_epoch = Changes(
-            plan, compiled, kept.of(epoch, (at for at in behind if at != place or at in plan.inputs))
+            plan, compiled, kept_changes.of(epoch, (at for at in behind if at != place or at in plan.inputs))
         )
         why, causes = "", {}
         if epoch == 0:
@@ -174,7 +174,7 @@ def history(plan: Plan, compiled: Compiled, kept: KeptChanges, asked: Asked) -> 
                 causes = {end_name(plan, at): part for at, part in trace.ends.items() if part.height}
                 remarks |= dict.fromkeys(trace.remarks)
                 if not causes and not trace.remarks:
-                    marks = asked.watermarks.get(epoch, "")
+                    marks = row_changes.watermarks.get(epoch, "")
                     why = "no rows of it came: time has passed" + (f", {marks}" if marks else "")
-        changes.append(Change(epoch, asked.times.get(epoch), rows, causes, why))
-    return History(asked.view, asked.key, tuple(changes), plan[place].schema, tuple(remarks))
+        changes.append(Change(epoch, row_changes.times.get(epoch), rows, causes, why))
+    return History(row_changes.view, row_changes.key, tuple(changes), plan[place].schema, tuple(remarks))
