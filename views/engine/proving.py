@@ -21,7 +21,7 @@ from ..inspection.open_windows import open_windows
 from ..plan.declared_calls import FORKED, NAMED
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
-from ..plan.windowed import grouping_of
+from ..plan.windowed import panes_of
 from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
 from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
 from ..tracing.stages import with_keys
@@ -231,7 +231,7 @@ class Prover:
 
     def _unsettled(self, collection: Any) -> Unsettled | None:
         """Return the windows of a collection whose panes do not follow from its rows, with the panes that are kept."""
-        place = grouping_of(self._plan, collection._place)
+        place = panes_of(self._plan, collection._place)
         if place is None or (
             place not in self._compiled.trackers and self._plan.windowed[place].windowing.lateness is None
         ):

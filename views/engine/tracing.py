@@ -87,7 +87,7 @@ class Tracer:
 
         def windows(grouping: PlanId, keys: pl.DataFrame) -> list[str]:
             queries = WindowQueries(self._plan, self._compiled, view, grouping)
-            return queries.why_waiting(keys.row(0, named=True), instant)
+            return queries.why_waiting(keys.row(0, named=True) if keys.width else {}, instant)
 
         return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, lookup_values)
 

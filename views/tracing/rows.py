@@ -118,7 +118,7 @@ class Rows(ABC):
             case Computed() | Chosen() | Exploded() | Unnested() | Assigned() | Retimed() | Negated():
                 (source,) = node.inputs
                 down = above(node, self.plan[source].schema, lookup_values)
-                rows = yield source, values(down), span_above(node, lookup_values, span)
+                rows = yield source, values(down), span_above(node, self.plan[source], lookup_values, span)
                 if isinstance(node.operation.shape, Negated):
                     return rows.with_columns(-pl.col(DIFF))
                 computed_rows, _ = applied(self.compiled, place, source, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..compiler.builder import Compiled
 from ..expressions.elementwise import elementwise
 from ..plan.nodes import BOUNDS, PlanId, PlanNode
 from ..plan.shapes import Assigned, Computed, EventTime, Exploded, Paired, Unnested
+from ..plan.windowed import time_of_panes
 from ..proving.batch import is_among
 from .indexes import Span
 
@@ -43,12 +44,42 @@ def above(node: PlanNode, below: pl.Schema, lookup_values: pl.DataFrame) -> pl.D
             return lookup_values
 
 
-def span_above(node: PlanNode, lookup_values: pl.DataFrame, span: Span | None) -> Span | None:
-    """Return the span of event time in which all rows lie that a node assigns to one of the wanted windows."""
+def span_above(
+    node: PlanNode, below: PlanNode, lookup_values: pl.DataFrame, span: Span | None
+) -> Span | None:
+    """Return the span of event time in which all rows of its input lie that a node makes rows of a span or of windows from.
+
+    None if that is not known, as the column of the span is computed.
+    """
     shape = node.operation.shape
-    if span is not None or not isinstance(shape, Assigned) or not set(BOUNDS) <= set(lookup_values.columns):
-        return span
-    return span_of(lookup_values, shape.event_time)
+    if span is None:
+        is_of_windows = isinstance(shape, Assigned) and set(BOUNDS) <= set(lookup_values.columns)
+        return (
+            span_of(lookup_values, shape.event_time)
+            if isinstance(shape, Assigned) and is_of_windows
+            else None
+        )
+    match shape:
+        case Computed(columns=columns):
+            return _before_computing(span, next(each for each in columns if each.name == span.column), below)
+        case Exploded(columns=names):
+            return None if span.column in names else span
+        case Unnested():
+            return span if span.column in below.schema else None
+        case Assigned(window=window):
+            return span if window.is_given or span.column not in BOUNDS else None
+        case _:
+            return span
+
+
+def _before_computing(span: Span, column: Column, below: PlanNode) -> Span | None:
+    """Return a span of a computed column as one of the input: of a copy, or of the time of panes, which follows from a bound."""
+    if column.copies is not None:
+        return replace(span, column=column.copies)
+    time = below.event_time
+    if time is None or not column.expr.meta.undo_aliases().meta.eq(time_of_panes(time)):
+        return None
+    return replace(span, column=time.column, shift=span.shift + time.shift)
 
 
 def span_of(windows: pl.DataFrame, time: EventTime) -> Span | None:
