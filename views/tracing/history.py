@@ -12,7 +12,9 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..compiler.builder import Compiled
 from ..inspection.tables import on_one_line
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import InTurn
 from .changed import Changes, KeptChanges
 from .drawing import Box, Drawing, shown_rows
 from .lineage import end_name
@@ -123,6 +125,17 @@ class History(Sequence[Change]):
         return self.svg()
 
 
+def _without_rows(plan: Plan, behind: Sequence[PlanId], epoch: int, watermarks: Mapping[int, str]) -> str:
+    """Return what may change the rows of a view in an epoch that brings none: time, or another definition of the view."""
+    redefined = "the view was declared or replaced in this epoch, and filled"
+    if not any(at in plan.windowed or isinstance(plan[at].operation.shape, InTurn) for at in behind):
+        return redefined
+    earlier = max((each for each in watermarks if each < epoch), default=None)
+    if epoch in watermarks and (earlier is None or watermarks[earlier] != watermarks[epoch]):
+        return f"time has passed, {watermarks[epoch]}"
+    return f"processing time has passed, or {redefined}"
+
+
 def _head(change: Change) -> str:
     at = "" if change.processing_time is None else f", {change.processing_time:%Y-%m-%d %H:%M:%S}"
     return f"epoch {change.epoch}{at}"
@@ -174,7 +187,6 @@ def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_chang
                 causes = {end_name(plan, at): part for at, part in trace.ends.items() if part.height}
                 remarks |= dict.fromkeys(trace.remarks)
                 if not causes and not trace.remarks:
-                    marks = row_changes.watermarks.get(epoch, "")
-                    why = "no rows of it came: time has passed" + (f", {marks}" if marks else "")
+                    why = f"no rows of it came: {_without_rows(plan, behind, epoch, row_changes.watermarks)}"
         changes.append(Change(epoch, row_changes.times.get(epoch), rows, causes, why))
     return History(row_changes.view, row_changes.key, tuple(changes), plan[place].schema, tuple(remarks))

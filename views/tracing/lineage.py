@@ -134,11 +134,14 @@ def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
     one_row = []
     for name, value in row.items():
         try:
-            one_row.append(pl.Series(name, [value], schema[name]))
+            column = pl.Series(name, [value], schema[name])
+            if column.dtype != schema[name]:  # As polars makes a datetime of what is asked for as a date.
+                raise TypeError(f"a value of {column.dtype}")
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise InputError(
                 f"view {view!r}: {name} {value!r} does not go with the column, which is {schema[name]}"
             ) from error
+        one_row.append(column)
     return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in one_row])
 
 

@@ -21,6 +21,7 @@ from ..plan.shapes import (
     Grouped,
     InTurn,
     LastOnes,
+    Negated,
     Once,
     Paired,
     Panes,
@@ -70,7 +71,7 @@ class Reasons:
         pending = [(place, lookup_values)]
         while pending:
             more, pending = self._missing(*pending.pop(), pending)
-            lines += more
+            lines += [] if more == lines[-len(more) :] else more  # Two stages may come to the same source.
         return lines
 
     # A row that is there
@@ -174,10 +175,16 @@ class Reasons:
                 return self._outranked(place, top, rows), pending
             case Union():
                 inputs = [each for each in node.inputs if not self._is_of_null_keys(each)]
+                counts = {self._name(each): self._times(each, lookup_values) for each in inputs}
+                if any(counts.values()):
+                    summands = ", ".join(f"{name} {count:+,}" for name, count in counts.items())
+                    return [f"the counts of it add up to none in {node.label}: {summands}"], pending
                 lines = (
                     [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
                 )
                 return lines, [*pending, *((each, lookup_values) for each in reversed(inputs))]
+            case Negated() if (below_zero := self._times(source, lookup_values)) > 0:
+                return [f"{below} has it, and {node.label} makes {-below_zero:,} of its count"], pending
             case InTurn() if self._rows.rows(source, lookup_values).height:
                 return [
                     f"{below} has it, and it waits for its turn in event time: the watermark has not passed it"
@@ -192,6 +199,10 @@ class Reasons:
                 ], pending
             case _:
                 return [], [*pending, (source, lookup_values)]
+
+    def _times(self, place: PlanId, lookup_values: pl.DataFrame) -> int:
+        """Return how often rows with these values are in a stage."""
+        return int(self._rows.rows(place, lookup_values).get_column(DIFF).sum())
 
     def _not_in_source(self, place: PlanId, lookup_values: pl.DataFrame) -> list[str]:
         name, lines = self._plan.inputs[place].name, []
@@ -220,7 +231,11 @@ class Reasons:
             return [f"no row of {self._name(source)} gives {_pairs(lookup_values)} ({node.label})"], pending
         if not self._rows.rows(source, down).height:
             return [], [*pending, (source, down)]
-        copied_names = _implied(node.operation.shape, lookup_values)
+        copied_names = _implied(node.operation.shape, self._plan[source].schema, lookup_values)
+        if not self._rows.rows(place, lookup_values.select(copied_names)).height:
+            rows = self._rows.rows(source, down)
+            shown = _indented(shown_rows(newest_first(rows, ())))
+            return [f"{node.label} makes no row of {_count(rows)} of {self._name(source)}:", *shown], pending
         return self._differs(place, lookup_values, copied_names), pending
 
     def _differs(self, place: PlanId, lookup_values: pl.DataFrame, equal_names: Sequence[str]) -> list[str]:
@@ -324,7 +339,11 @@ class Reasons:
                 return [], [*pending, (sides[first], parts[first])]
             return [f"{names[first]} has no row with {_pairs(parts[first])}"], pending
         across = keys_across(rows, keys[first], keys[1 - first])
-        partners = self._rows.rows(sides[1 - first], across)
+        # A null key has no partner, although there may be rows with a null on the other side too.
+        keyed = across if join.nulls_equal or not across.width else across.drop_nulls()
+        partners = (
+            self._rows.rows(sides[1 - first], keyed) if keyed.height or not across.width else rows.clear()
+        )
         head = f"{names[first]} has {_count(rows)} of it:"
         if join.kind == "anti":
             return [
@@ -420,13 +439,15 @@ def _refused_by(label: str, condition: Column, below: str, rows: pl.DataFrame) -
     ]
 
 
-def _implied(operation: object, lookup_values: pl.DataFrame) -> list[str]:
-    """Return the columns that a stage copies from its input."""
+def _implied(operation: object, below: pl.Schema, lookup_values: pl.DataFrame) -> list[str]:
+    """Return the columns that a stage copies from its input, which has these."""
     if isinstance(operation, Computed):
         copies = {column.name for column in operation.columns if column.copies is not None}
         return [name for name in lookup_values.columns if name in copies]
     if isinstance(operation, Assigned):
         return [name for name in lookup_values.columns if name not in BOUNDS]
+    if isinstance(operation, Unnested):
+        return [name for name in lookup_values.columns if name in below]
     changed = operation.columns if isinstance(operation, Exploded) else ()
     return [name for name in lookup_values.columns if name not in changed]
 

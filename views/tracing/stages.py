@@ -77,7 +77,7 @@ def _before_computing(span: Span, column: Column, below: PlanNode) -> Span | Non
     if column.copies is not None:
         return replace(span, column=column.copies)
     time = below.event_time
-    if time is None or not column.expr.meta.undo_aliases().meta.eq(time_of_panes(time)):
+    if time is None or not column.expr.meta.eq(time_of_panes(time).alias(column.name)):
         return None
     return replace(span, column=time.column, shift=span.shift + time.shift)
 
