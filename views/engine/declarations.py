@@ -51,6 +51,7 @@ class Declarations:
         self._views = views
         self._running = running
         self._retain = retain
+        self._joint: _Change | None = None
 
     def source(self, name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> Source:
         """Declare a source; the same one again is the one that is there.
@@ -68,10 +69,9 @@ class Declarations:
             return existing
         with self._change(f"source {name!r}") as change:
             source = self._sources[name] = declare(self._plan, name, schema, **options)
-            change.untouched.add(name)
-            change.has_epoch = False
-        if self._running.has_begun:
-            self._running.untouched.add(name)
+            change.enter(name)
+            if self._running.has_begun:
+                change.done.append(lambda: self._running.untouched.add(name))
         return source
 
     def same_source(self, source: Source) -> Source:
@@ -85,10 +85,9 @@ class Declarations:
             with self._change(f"source {name!r}") as change:
                 existing = self._sources[name] = with_other_columns(self._plan, source, source.schema)
                 self._plan.sources[name] = existing
-                change.untouched.add(name)
-                change.has_epoch = False
-            if self._running.has_begun:
-                self._running.untouched.add(name)
+                change.enter(name)
+                if self._running.has_begun:
+                    change.done.append(lambda: self._running.untouched.add(name))
         elif not is_same(existing, source):
             raise PlanError(
                 f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
@@ -123,11 +122,12 @@ class Declarations:
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
         if existing is None:
             with self._change(where) as change:
-                change.filled, change.backfill, change.begun = (name,), readers, (view,)
+                change.fill(name, readers)
+                change.begun.append(view)
                 self._add(view, collection)
         else:
             with self._change(where) as change:
-                change.filled, change.backfill = (name,), readers
+                change.fill(name, readers)
                 self._replace(existing, view, collection, change)
                 replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
                 change.done.append(lambda: setattr(existing, "_gone", replaced))
@@ -145,6 +145,7 @@ class Declarations:
                 "first: for each in view.subscriptions: each.close()"
             )
         with self._change(f"view {name!r}") as change:
+            change.has_epoch = True
             self._plan.remove_view(name)
             del self._views[name]
             named = self._running.readers.forget(name)
@@ -159,6 +160,7 @@ class Declarations:
             raise PlanError(f"source {name!r}: view {listed(others)} is computed from it; drop that first")
         running = self._running
         with self._change(f"source {name!r}") as change:
+            change.has_epoch = True
             del self._sources[name]
             self._plan.remove_source(name)
             positions = running.positions
@@ -200,7 +202,7 @@ class Declarations:
             change.replaced.add(name)
         else:
             self._require_schema_readers(existing)
-            change.begun = (view,)
+            change.begun.append(view)
         self._plan.remove_view(name)
         self._add(view, collection)
         followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)
@@ -237,14 +239,33 @@ class Declarations:
                 )
 
     @contextmanager
-    def _change(self, where: str) -> Iterator[_Change]:
-        """Change declarations inside of the block, and make that real at its end; or undo it.
+    def together(self, where: str) -> Iterator[None]:
+        """Make all changes of declarations inside of the block real at its end, in one epoch at most; or undo all of them.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
         """
+        with self._change(where) as change:
+            self._joint = change
+            try:
+                yield
+            finally:
+                self._joint = None
+
+    @contextmanager
+    def _change(self, where: str) -> Iterator[_Change]:
+        """Change declarations inside of the block, and make that real at its end; or undo it. Within ``together`` that does.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+            CheckpointError: it could not be written.
+            SubscriberError: it is done, and a callback raised.
+        """
+        if self._joint is not None:
+            yield self._joint
+            return
         running, change, result = self._running, _Change(), None
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
@@ -277,7 +298,9 @@ class Declarations:
         untouched = {*self._running.untouched, *change.untouched}
         try:
             with interruptible():
-                return recompiled(self._plan, before, Changed(change.filled, untouched, change.backfill))
+                return recompiled(
+                    self._plan, before, Changed(tuple(change.filled), untouched, change.backfill)
+                )
         except CheckpointError as error:
             raise as_refusal(where, error) from error
 
@@ -309,13 +332,24 @@ class _Change:
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""
-        self.filled: tuple[str, ...] = ()
+        self.filled: list[str] = []
         self.untouched: set[str] = set()
-        self.backfill: Mapping[str, Callable[[], Delta]] = {}
-        self.begun: tuple[View, ...] = ()
+        self.backfill: dict[str, Callable[[], Delta]] = {}
+        self.begun: list[View] = []
         """The views whose deltas begin with the change."""
         self.replaced: set[str] = set()
         """The views that were there, whose deltas go on with the difference."""
+        self.has_epoch = False
+        """Whether it is an epoch of its own: new sources alone are none."""
+
+    def enter(self, source: str) -> None:
+        """Add a source into which nothing has come."""
+        self.untouched.add(source)
+
+    def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
+        """Fill a view, in an epoch."""
+        self.filled.append(view)
+        self.backfill |= backfill
         self.has_epoch = True
 
 

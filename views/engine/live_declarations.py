@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -111,10 +112,19 @@ class LiveDeclarations(ServedViews, ABC):
         """
         return compared(self.published(), other.published(), self.views, other.views)
 
-    def same_source(self, source: Source) -> Source:
-        """Return the source of this name, or declare it as it is declared in another engine."""
+    @contextmanager
+    def redeclaring(self, where: str) -> Iterator[Declarations]:
+        """Change declarations inside of the block, all of them in one epoch at its end, or none.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+        """
         with self._turn:
-            return self._adopt(self._declarations().same_source(source))
+            declarations = self._declarations()
+            with declarations.together(where):
+                yield declarations
+            for source in self.sources.values():
+                self._adopt(source)
 
     def retain_rows(self) -> None:
         """Keep the rows of all sources, as ``source(..., retained=True)`` does, so that their views can be proved.
