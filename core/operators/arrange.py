@@ -163,9 +163,9 @@ class Materialize(Operator):
         """Return itself."""
         return self
 
-    def emitted(self) -> Delta:
-        """Return the rows with their diffs. Cost: the state."""
-        run = self.spine.merged()
+    def emitted(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return the rows with their diffs, as of the versions ``at`` of its states. Cost: the state."""
+        run = (self.spine if at is None else self.spine.at(at[0])).merged()
         return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.schema)
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:

@@ -92,3 +92,13 @@ def test_an_open_subscription_keeps_all_as_it_was() -> None:
         retake(engine, edited())
     assert all(engine.views[name] is view for name, view in views.items())
     assert engine.views["totals"].read().rows() == [("north", 5)]
+
+
+def test_a_view_that_is_being_filled_is_completed_before() -> None:
+    engine = declared(ec.Engine())
+    engine.push("sales", {"shop": ["north"], "price": [5]})
+    totals = engine.views["totals"]
+    view = engine.view("more", totals.group_by("shop").agg(n=pl.len()), background=True)
+    assert "more" in retake(engine, edited())
+    assert engine.views["more"] is not view
+    assert engine.views["more"].read().rows() == [("north", 10)]

@@ -23,6 +23,7 @@ from ..checkpoint.rebucket import rebucket as rebucketed
 from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
 from ..checkpoint.verifying import verify as verified
+from ..epochs.reader_keys import shown_key
 from ..proving.proof import Proofs
 from ..store import Store, store_at
 from .applications import load
@@ -301,7 +302,7 @@ def _readers(commit: Commit) -> list[RenderableType]:
         return []
     table = _table("reader", "received up to epoch", right=(1,))
     for name, epoch in sorted(commit.readers.items()):
-        table.add_row(Text(name), f"{epoch:,}")
+        table.add_row(Text(shown_key(name)), f"{epoch:,}")
     return ["", table]
 
 

@@ -10,7 +10,6 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.columns.kernels import Keys
-from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.data.schema import Order
 from evercurrent.core.group.aggregate_states import (
     AdditiveState,
@@ -33,6 +32,7 @@ from evercurrent.core.group.aggregates import (
 )
 from evercurrent.core.group.head_states import HeadState
 from evercurrent.core.group.heads import HeadOrder
+from evercurrent.core.group.ranked_states import RANKED, RankedState
 from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.state.channels import Finding
 from evercurrent.core.state.partitioning import KeyColumns
@@ -40,7 +40,7 @@ from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes, is_median
+from ..expressions.order_insensitive import computes, ranked
 
 Made = tuple[NodeId, AggregateState]
 """The last node that was added for an aggregate, and its state."""
@@ -177,10 +177,12 @@ def _recomputed(rows: GroupRows, aggregate: RecomputedAggregate) -> Made:
     names, order = aggregate.inputs, aggregate.order
     node, spine = rows.ordered(names, order)
     twice = computes(aggregate.expr)
-    in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
-    in_middle = in_middle and has_order_word(rows.types[names[0]]) and rows.types[names[0]].is_numeric()
+    is_ranked = not order and len(names) == 1 and rows.types[names[0]] in RANKED
+    ranks = ranked(aggregate.expr) if is_ranked else None
     aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-    return node, RecomputedState(aggregate, spine, keyless=rows.keyless, twice=twice, is_median=in_middle)
+    if ranks is not None:
+        return node, RankedState(aggregate, spine, keyless=rows.keyless, ranks=ranks)
+    return node, RecomputedState(aggregate, spine, keyless=rows.keyless, twice=twice)
 
 
 @made_for(Custom)

@@ -268,7 +268,8 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, columns=selecting(columns, schema), keeps_rows_apart=False)
+            select, untouched = selecting(columns, schema), untouched_columns(columns)
+            linear = Linear(where, types, columns=select, keeps_rows_apart=False, untouched=untouched)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -304,6 +305,14 @@ class Builder:
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def untouched_columns(columns: Sequence[Column]) -> frozenset[str]:
+    """Return the columns that are the same in the output, and from which no other one is made."""
+    read = {
+        name for column in columns if column.copies != column.name for name in column.expr.meta.root_names()
+    }
+    return copied_columns(columns) - read
 
 
 def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:

@@ -116,10 +116,15 @@ class LiveDeclarations(ServedViews, ABC):
     def redeclaring(self, where: str) -> Iterator[Declarations]:
         """Change declarations inside of the block, all of them in one epoch at its end, or none.
 
+        Views that are being filled in the background are completed before.
+
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
         """
         with self._turn:
+            for filling in list(self._running.fills.values()):
+                if filling.state == "filling":
+                    filling.complete()  # It appears in an epoch of its own.
             declarations = self._declarations()
             with declarations.together(where):
                 yield declarations

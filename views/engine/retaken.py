@@ -55,10 +55,12 @@ def _declared_again(edited: Engine, begun: Mapping[int, Any]) -> Iterator[tuple[
         PlanError: one cannot be declared over these; names it.
     """
     replay = Replay(edited.declared.calls, begun)
+    names = {id(view): name for name, view in edited.views.items()}
     for call in edited.declared.calls:
-        if call.method != NAMED or edited.views.get(call.result.name) is not call.result:
+        name = names.get(id(call.result))
+        if call.method != NAMED or name is None:
             continue
         collection = replay.of(call.result)
         if collection is None:
-            raise PlanError(f"view {call.result.name!r}: {replay.failed[id(call.result)]}")
-        yield call.result.name, collection
+            raise PlanError(f"view {name!r}: {replay.failed[id(call.result)]}")
+        yield name, collection

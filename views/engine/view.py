@@ -22,6 +22,7 @@ from ..dataframe.operator_hints import OfOneEngine
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
+from ..epochs.reader_keys import reader_key
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
@@ -29,23 +30,23 @@ from ..epochs.subscriptions import (
     OnSchema,
     Readers,
     Subscription,
-    reader_key,
     require_free_name,
     require_plain_function,
     with_another,
 )
-from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
 from ..sinks.delivery import Delivery, Retry
+from ..sinks.origin import Origin
 from ..tracing.history import History as RowHistory
 from ..tracing.lineage import Lineage
 from .asynchronous import followed
-from .consumers import Reader, check_reader
+from .consumers import Reader, check_reader, require_one_pane
+from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
-from .view_sinks import DeliverySubscription, MakeSink, Outputs
+from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -78,8 +79,8 @@ class ViewKeeper(Protocol):
         """The lock that a writer holds while all others wait."""
         ...
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -184,6 +185,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         self._keeper = engine
         self._gone = ""
         """Why it cannot be used any more; empty while it can."""
+        self._filling: Filling | None = None
+        """What fills it, until it is ready."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.has_ended = False
@@ -192,9 +195,7 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
     def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
         """Return the same view in a fork of its engine, without subscriptions."""
-        view = View(engine, plan, self._place, self.name, retain, self._windowing)
-        plan.calls.append(DeclaredCall(self, FORKED, (), {}, view))
-        return view
+        return View(engine, plan, self._place, self.name, retain, self._windowing)
 
     @property
     def _engine(self) -> ViewKeeper:
@@ -202,10 +203,35 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
         Raises:
             InputError: the view was dropped or replaced.
+            NotFilledError: it is still being filled, or that has failed.
         """
         if self._gone:
             raise InputError(self._gone)
+        if self._filling is not None:
+            raise self._filling.refusal()
         return self._keeper
+
+    @property
+    def _turn(self) -> Turn:
+        """The lock of its engine that a writer holds while all others wait."""
+        return self._engine.turn
+
+    @property
+    def filling(self) -> FillProgress | None:
+        """How far it is filled, if it was declared with ``background=True``; None once it can be read."""
+        return None if self._filling is None else self._filling.progress
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is filled, at most ``timeout`` seconds; a view that is not being filled is ready.
+
+        A subscriber that waits computes what is left itself, as no other epoch can come before it has returned. In a task write
+        ``await asyncio.to_thread(view.wait)``.
+
+        Raises:
+            NotFilledError: it is not ready by then; or it could not be filled: names the reason.
+        """
+        if self._filling is not None:
+            self._filling.wait(timeout)
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -259,6 +285,11 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
     def earliest(self) -> int:
         """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
         return self._engine.published().begins(self.name)
+
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of the present definition; 0 unless the view was declared, or replaced by other columns, later."""
+        return self._engine.published().first(self.name)
 
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
@@ -352,18 +383,26 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             self._subscriptions = with_another(self, subscription)
             return subscription
 
-    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+    def follow(
+        self, since: int | None = None, *, on_schema: OnSchema | None = None
+    ) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
 
         A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
         ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
+
+        It goes on with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the columns are
+        the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with the columns so far and
+        before all rows of the new view; without ``on_schema`` such a replacement is refused while the view is followed.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
         """
         if since is not None:
             require_epoch(self.name, "since", since)
-        return followed(self, self.epoch if since is None else since)
+        if on_schema is not None:
+            require_plain_function(f"follow of view {self.name!r}: on_schema", on_schema)
+        return followed(self, self.epoch if since is None else since, on_schema)
 
     def _end(self) -> None:
         """Wake those who wait for deltas, as none comes any more."""
@@ -377,7 +416,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
     ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
-        delivered = self._engine.readers.delivered().get(key, now if since is None else since)
+        last = self._engine.readers.last_of(self.name, name)
+        delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
@@ -386,11 +426,17 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self.require_reader(name, reader)
+        retry = Retry.of(retry)
         with self._engine.turn:
-            require_free_name(self, name)
-            origin, key = self._engine.origin(), reader_key(self.name, name)
-            remembered = self._engine.readers.delivered().get(key)
+            origin = self._engine.origin(
+                self.name
+            )  # This opens the checkpoint, which has what is remembered.
+            remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
+            if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
+                name = sink.place  # Such as a table of one name in two databases.
+            require_free_name(self, name)
+            key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
@@ -406,6 +452,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             PlanError: they do not.
         """
         check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        if reader == "overwriting":
+            require_one_pane(f"view {self.name!r}: {name}", self._plan, self._place)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -631,12 +679,16 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         return f"view {self.name!r}"
 
     def __repr__(self) -> str:
-        """Name, epoch, size and the first rows."""
+        """Name, epoch, size and the first rows; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
-        """Name, epoch and contents, for notebooks."""
+        """Name, epoch and contents, for notebooks; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
+from ...columns.kernels import MANY_ROWS, Index, Ints, Mask, expand, gather, physical
 from ...columns.stable_hash import stable_words
 from ...data.calendar_days import calendar_steps
 from ...data.clock import END_OF_TIME, START_OF_TIME, Now
 from ...data.delta import Delta
 from ...data.errors import InputError, first_line
 from ...data.instants import instants_in, shown, spelled
+from ...data.repeated import RepeatedDelta, Repeats
 from ...data.schema import DIFF, listed
 from ...data.tags import tagged
 from ...state.operator_contract import Operator
@@ -401,12 +402,27 @@ class AssignWindows(Operator):
         if isinstance(self._window, Custom):
             return self._with_bounds(delta, None, *self._by_function(self._window.assign, delta.rows))
         times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
+        if (
+            isinstance(self._window, Sliding)
+            and len(delta) > MANY_ROWS
+            and not self._window.size % self._window.period
+        ):
+            return self._repeated(delta, self._window, times)
         rows, starts, ends = assign(self._window, times, self._phases(delta.frame))
         if not len(starts):
             return self._nothing
         self._forbid_far_bounds(starts, ends)
         dtype = self._bound_type
         return self._with_bounds(delta, rows, pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype))
+
+    def _repeated(self, delta: Delta, window: Sliding, times: Ints) -> Delta:
+        """Return each row in its last window, and that it is in those before it."""
+        repeats = Repeats((WINDOW_START, WINDOW_END), window.size // window.period, window.period)
+        starts = times - _since_start(window, times, None)
+        ends, dtype = starts + window.size, self._bound_type
+        self._forbid_far_bounds(starts - (window.size - window.period), ends)
+        bounds = pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype)
+        return RepeatedDelta(self._with_bounds(delta, None, *bounds), repeats)
 
     def _phases(self, frame: pl.DataFrame) -> Ints | None:
         if not (isinstance(self._window, Fixed) and self._keys):
