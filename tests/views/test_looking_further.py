@@ -171,3 +171,29 @@ def test_what_a_definition_has_changed_is_not_put_down_to_time() -> None:
     reasons = ["", "no rows of it came: the view was declared or replaced in this epoch, and filled", ""]
     assert [change.why for change in engine.views["shops"].history("north")] == reasons
     assert [change.why for change in engine.views["later"].history("north")] == reasons[1:]
+
+
+def test_a_look_up_reads_what_it_finds() -> None:
+    """Windows of windows read the panes of their stretch of time, and a missing row reads no side of a join as a whole."""
+    engine = ec.Engine()
+    columns = {"k": pl.Int64, "at": pl.Datetime("us")}
+    hits = engine.source("hits", columns, event_time="at", retained=True)
+    who = engine.source("who", {"k": pl.Int64, "name": pl.Int64}, kind="upsert", key="k")
+    panes = engine.view("panes", hits.window(ec.fixed("10s")).group_by("k").agg(n=pl.len()))
+    minutes = engine.view("minutes", panes.window(ec.fixed("1m")).group_by().agg(n=pl.col("n").sum()))
+    named = engine.view("named", hits.join(who, on="k", how="left"))
+    names = engine.view("names", named.group_by("name").agg(n=pl.len()))
+    size = 20_000
+    numbers = pl.int_range(size, eager=True)
+    engine.push("who", {"k": numbers, "name": numbers // 10})
+    engine.push("hits", pl.DataFrame({"k": numbers, "at": (numbers * 1_000_000).cast(pl.Datetime("us"))}))
+    indexes = engine._indexes
+    for read in (
+        lambda: minutes.lineage({"window_start": datetime(1970, 1, 1)}),
+        lambda: names.why({"name": -1}),
+    ):
+        read()
+        touched, indexed = indexes.touched, indexes.indexed
+        read()
+        assert indexes.indexed == indexed
+        assert indexes.touched - touched <= 1000

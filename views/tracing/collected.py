@@ -159,7 +159,7 @@ class Collections(Rows):
         if place in self._groups:
             groups = self._groups[place]
             versions = tuple(spine.version for spine in groups.readable.reads)
-            return self._indexes.rows_of_groups(groups, versions, lookup_values)
+            return self._indexes.rows_of_groups(groups, versions, lookup_values, span)
         states = self._states_with(place, lookup_values)
         chosen = next(
             (each for each in states if set(each.operator.key_types) <= set(lookup_values.columns)), states[0]

@@ -108,16 +108,23 @@ class Indexes:
         return _only(stack(row_parts), lookup_values) if row_parts else None
 
     def rows_of_groups(
-        self, groups: Groups, versions: tuple[Version, ...], lookup_values: pl.DataFrame
+        self,
+        groups: Groups,
+        versions: tuple[Version, ...],
+        lookup_values: pl.DataFrame,
+        span: Span | None = None,
     ) -> pl.DataFrame | None:
-        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``."""
+        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``.
+
+        Without columns: the rows of the span, or all.
+        """
         if set(groups.readable.key_types) <= set(lookup_values.columns):
             rows = groups.readable.contents(_of_keys(groups.readable, versions, lookup_values))
             self.touched += rows.height
             return _counted(_only(rows, lookup_values))
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
         self.indexed += copy.catch_up(groups.readable, versions)
-        return self.rows(copy.spine.version.parts, lookup_values)
+        return self.rows(copy.spine.version.parts, lookup_values, span)
 
     def forget_all_but(self, identities: Set[str]) -> None:
         """Drop the copies of states that are no longer there."""

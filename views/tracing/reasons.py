@@ -175,7 +175,8 @@ class Reasons:
                 return self._outranked(place, top, rows), pending
             case Union():
                 inputs = [each for each in node.inputs if not self._is_of_null_keys(each)]
-                counts = {self._name(each): self._times(each, lookup_values) for each in inputs}
+                negates = len(inputs) > 1 and self._negates(place)
+                counts = {self._name(each): self._times(each, lookup_values) for each in inputs if negates}
                 if any(counts.values()):
                     summands = ", ".join(f"{name} {count:+,}" for name, count in counts.items())
                     return [f"the counts of it add up to none in {node.label}: {summands}"], pending
@@ -203,6 +204,10 @@ class Reasons:
     def _times(self, place: PlanId, lookup_values: pl.DataFrame) -> int:
         """Return how often rows with these values are in a stage."""
         return int(self._rows.rows(place, lookup_values).get_column(DIFF).sum())
+
+    def _negates(self, place: PlanId) -> bool:
+        """Return whether rows may be taken away from others on the way to a stage."""
+        return any(isinstance(self._plan[at].operation.shape, Negated) for at in self._plan.behind(place))
 
     def _not_in_source(self, place: PlanId, lookup_values: pl.DataFrame) -> list[str]:
         name, lines = self._plan.inputs[place].name, []
