@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -197,3 +198,20 @@ def test_a_look_up_reads_what_it_finds() -> None:
         read()
         assert indexes.indexed == indexed
         assert indexes.touched - touched <= 1000
+
+
+def test_a_view_that_was_declared_later_has_its_history_after_a_restart(tmp_path: Path) -> None:
+    def declared(engine: ec.Engine, by: str) -> ec.View:
+        sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+        return engine.view("shops", sales.group_by(by).agg(n=pl.len()), replace=True)
+
+    with ec.Engine(record=True, checkpoint=tmp_path) as engine:
+        declared(engine, "price")
+        engine.push("sales", [("north", 3)], at=AT)
+        declared(engine, "shop")
+        engine.push("sales", [("north", 1)], at=AT)
+        history = engine.views["shops"].history("north").frame()
+    with ec.Engine(record=True, checkpoint=tmp_path) as engine:
+        view = declared(engine, "shop")
+        assert view.history("north").frame().equals(history)
+        assert history["_epoch"].to_list() == [2, 3, 3]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.errors import EpochGoneError, InputError
 from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
+from ..epochs.history import BEFORE_ALL
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
 from ..inspection.questions import WindowQueries
@@ -55,7 +56,7 @@ class Tracer:
             view.name, self._plan[place].schema, _by_name(where, names, key, view.columns)
         )
         begins = now.begins(view.name)
-        frames = now.deltas(view.name, begins if since is None else since)
+        frames = _all_deltas(now, view.name) if since is None else now.deltas(view.name, since)
         rows = {
             frame.item(0, EPOCH): part
             for frame in frames
@@ -68,7 +69,7 @@ class Tracer:
         )  # fmt: skip
         kept_changes = KeptChanges(
             self._plan,
-            lambda name: (now.begins(name), now.deltas(name, now.begins(name))),
+            lambda name: (now.begins(name), _all_deltas(now, name)),
             lambda name, schema: (
                 (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None
             ),
@@ -100,6 +101,14 @@ class Tracer:
             ]
             for place, source in self._plan.inputs.items()
         }
+
+
+def _all_deltas(now: Published, view: str) -> Iterator[pl.DataFrame]:
+    """Return all deltas of a view that are retained: those since its definition begins, which no epoch is named by, or since later."""
+    try:
+        return now.deltas(view, BEFORE_ALL)
+    except EpochGoneError:
+        return now.deltas(view, now.begins(view))
 
 
 def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> Mapping[str, object]:
