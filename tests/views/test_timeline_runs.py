@@ -15,6 +15,7 @@ from drawings import US, UTC_US, Drawn, at, on
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.views.cli import app
 from evercurrent.views.timeline import Choice, Recording, SourceRows, timeline_of
+from evercurrent.views.timeline import timeline as timeline_module
 from evercurrent.views.timeline.gathering import gathered
 from evercurrent.views.timeline.svg import MINUS
 
@@ -395,7 +396,8 @@ class TestCommand:
         assert said in result.stderr
         assert not (tmp_path / "run.svg").exists()
 
-    def test_wrong_usage(self, arguments):
+    def test_wrong_usage(self, arguments, monkeypatch):
+        monkeypatch.setattr(timeline_module, "converter", lambda: None)
         assert CliRunner().invoke(app, arguments).exit_code == 2
         result = CliRunner().invoke(app, [*arguments, "-o", "run.png"])
         assert result.exit_code == 2

@@ -264,11 +264,11 @@ def _check_usage(has_inputs: bool, delta_paths: dict[str, list[Path]], follow: b
             )
 
 
-def _check_engine_only(place: Place, given: dict[str, bool], sample: float | None) -> None:
-    for option, is_given in given.items():
+def _check_engine_only(place: Place, engine_options: dict[str, bool], sample: float | None) -> None:
+    for option, is_given in engine_options.items():
         if is_given and place.on is not None:
             raise typer.BadParameter("goes with a run in this process, without --on", param_hint=option)
-    if sample is not None and not given["--prove"]:
+    if sample is not None and not engine_options["--prove"]:
         raise typer.BadParameter("goes with --prove", param_hint="--sample")
     if sample is not None and not 0 < sample <= 1:
         raise typer.BadParameter(f"{sample} is not a share of the keys, from 0 to 1", param_hint="--sample")

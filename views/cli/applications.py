@@ -222,7 +222,7 @@ def _module(name: str, again: bool) -> ModuleType:
                 f"{name}: this is not a Python file; give the path of one that ends in .py"
             )
         return _guarded(name, lambda: _of_file(path))
-    if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
+    if name in {bundled_module.name for bundled_module in pkgutil.iter_modules(apps.__path__)}:
         return _guarded(name, lambda: _imported(f"{apps.__name__}.{name}", again))
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -236,8 +236,8 @@ def _module(name: str, again: bool) -> ModuleType:
 
 
 def _imported(name: str, again: bool) -> ModuleType:
-    known = sys.modules.get(name)
-    return importlib.reload(known) if again and known is not None else importlib.import_module(name)
+    loaded = sys.modules.get(name)
+    return importlib.reload(loaded) if again and loaded is not None else importlib.import_module(name)
 
 
 class _Uncached(SourceFileLoader):

@@ -54,16 +54,16 @@ class Reloading:
     def _mark(self) -> tuple[int, int] | None:
         """Return what changes when the file is saved; None while there is no file."""
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
     def _loaded(self) -> Application:
-        known = sys.modules.get(self._path.stem)
+        module_before = sys.modules.get(self._path.stem)
         try:
             return load(self._name, again=True)
         except EvercurrentError:
-            if known is not None:
-                sys.modules[self._path.stem] = known
+            if module_before is not None:
+                sys.modules[self._path.stem] = module_before
             raise

@@ -30,6 +30,7 @@ from ..plan.nodes import (
     WithEventTime,
 )
 from ..plan.plan import Plan
+from ..plan.windowed import time_of_panes
 from .collection_base import CollectionBase
 from .triggers import with_late_part
 from .windowing import refined, require_bounds, require_time, triggered, windowing
@@ -249,5 +250,4 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             raise PlanError(
                 f"{self._where('window')}: {PANE_TIME!r} is reserved for the time of panes; rename the column"
             )
-        column = pl.col(event_time.column) + pl.duration(microseconds=event_time.shift)
-        return self.with_event_time(column.alias(PANE_TIME))
+        return self.with_event_time(time_of_panes(event_time).alias(PANE_TIME))

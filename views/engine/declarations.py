@@ -62,6 +62,7 @@ class Declarations:
         self._views = views
         self._running = running
         self._retain = retain
+        self._joint: _Change | None = None
 
     def source(self, name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> Source:
         """Declare a source; the same one again is the one that is there.
@@ -79,10 +80,9 @@ class Declarations:
             return existing
         with self._change(f"source {name!r}") as change:
             source = self._sources[name] = declare(self._plan, name, schema, **options)
-            change.untouched.add(name)
-            change.has_epoch = False
-        if self._running.has_begun:
-            self._running.untouched.add(name)
+            change.enter(name)
+            if self._running.has_begun:
+                change.done.append(lambda: self._running.untouched.add(name))
         return source
 
     def same_source(self, source: Source) -> Source:
@@ -92,20 +92,19 @@ class Declarations:
             PlanError: there is one that is declared otherwise.
         """
         name = source.name
-        if (known := self._sources.get(name)) is None:
+        if (existing := self._sources.get(name)) is None:
             with self._change(f"source {name!r}") as change:
-                known = self._sources[name] = with_other_columns(self._plan, source, source.schema)
-                self._plan.sources[name] = known
-                change.untouched.add(name)
-                change.has_epoch = False
-            if self._running.has_begun:
-                self._running.untouched.add(name)
-        elif not is_same(known, source):
+                existing = self._sources[name] = with_other_columns(self._plan, source, source.schema)
+                self._plan.sources[name] = existing
+                change.enter(name)
+                if self._running.has_begun:
+                    change.done.append(lambda: self._running.untouched.add(name))
+        elif not is_same(existing, source):
             raise PlanError(
                 f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
                 "columns are more or wider than before"
             )
-        return known
+        return existing
 
     def view(
         self,
@@ -153,14 +152,14 @@ class Declarations:
         self,
         view: View,
         collection: Collection,
-        given: Mapping[str, Callable[[], Delta]],
+        backfill: Mapping[str, Callable[[], Delta]],
         filling: Filling | None = None,
     ) -> None:
         """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
         with self._change(where) as change:
-            change.filled, change.backfill = (name,), given
+            change.fill(name, backfill)
             if filling is not None:
                 change.computed = filling.fill
                 # From here on it is read as any view that is being declared.
@@ -168,7 +167,7 @@ class Declarations:
                 change.undo.append(lambda: setattr(view, "_filling", filling))
                 change.done.append(lambda: self._appear(view, filling))
             if existing is None:
-                change.begun = (view,)
+                change.begun.append(view)
                 self._add(view, collection)
             else:
                 self._replace(existing, view, collection, change)
@@ -212,7 +211,7 @@ class Declarations:
         self,
         view: View,
         collection: Collection,
-        given: Mapping[str, Callable[[], Delta]],
+        backfill: Mapping[str, Callable[[], Delta]],
         on_progress: OnProgress | None,
     ) -> None:
         """Begin to fill a view; nothing that others see changes before it is done.
@@ -228,14 +227,14 @@ class Declarations:
                 if name in self._plan.views:
                     self._plan.remove_view(name)
                 self._plan.add_view(name, view._place)
-                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), given))
+                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), backfill))
             except CheckpointError as error:
                 raise as_refusal(where, error) from error
             finally:
                 self._plan.return_to(named)
 
         def adopt(filling: Filling) -> None:
-            self._declare(view, collection, given, filling)
+            self._declare(view, collection, backfill, filling)
 
         filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
         view._filling = running.fills[name] = filling
@@ -264,6 +263,7 @@ class Declarations:
                 "first: for each in view.subscriptions: each.close()"
             )
         with self._change(f"view {name!r}") as change:
+            change.has_epoch = True
             self._plan.remove_view(name)
             del self._views[name]
             named = self._running.readers.forget(name)
@@ -283,6 +283,7 @@ class Declarations:
             raise PlanError(f"source {name!r}: view {listed(others)} is computed from it; drop that first")
         running = self._running
         with self._change(f"source {name!r}") as change:
+            change.has_epoch = True
             del self._sources[name]
             self._plan.remove_source(name)
             positions = running.positions
@@ -324,7 +325,7 @@ class Declarations:
             change.replaced.add(name)
         else:
             self._require_schema_readers(existing)
-            change.begun = (view,)
+            change.begun.append(view)
         self._plan.remove_view(name)
         self._add(view, collection)
         followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)
@@ -372,14 +373,33 @@ class Declarations:
                 )
 
     @contextmanager
-    def _change(self, where: str) -> Iterator[_Change]:
-        """Change declarations inside of the block, and make that real at its end; or undo it.
+    def together(self, where: str) -> Iterator[None]:
+        """Make all changes of declarations inside of the block real at its end, in one epoch at most; or undo all of them.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
         """
+        with self._change(where) as change:
+            self._joint = change
+            try:
+                yield
+            finally:
+                self._joint = None
+
+    @contextmanager
+    def _change(self, where: str) -> Iterator[_Change]:
+        """Change declarations inside of the block, and make that real at its end; or undo it. Within ``together`` that does.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+            CheckpointError: it could not be written.
+            SubscriberError: it is done, and a callback raised.
+        """
+        if self._joint is not None:
+            yield self._joint
+            return
         running, change, result = self._running, _Change(where), None
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
@@ -412,7 +432,7 @@ class Declarations:
         untouched = {*self._running.untouched, *change.untouched}
         try:
             with interruptible():
-                changed = Changed(change.filled, untouched, change.backfill)
+                changed = Changed(tuple(change.filled), untouched, change.backfill)
                 return recompiled(self._plan, before, changed, change.computed)
         except CheckpointError as error:
             raise as_refusal(where, error) from error
@@ -456,13 +476,24 @@ class _Change:
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""
-        self.filled: tuple[str, ...] = ()
+        self.filled: list[str] = []
         self.untouched: set[str] = set()
-        self.backfill: Mapping[str, Callable[[], Delta]] = {}
-        self.begun: tuple[View, ...] = ()
+        self.backfill: dict[str, Callable[[], Delta]] = {}
+        self.begun: list[View] = []
         """The views whose deltas begin with the change."""
         self.replaced: set[str] = set()
         """The views that were there, whose deltas go on with the difference."""
+        self.has_epoch = False
+        """Whether it is an epoch of its own: new sources alone are none."""
+
+    def enter(self, source: str) -> None:
+        """Add a source into which nothing has come."""
+        self.untouched.add(source)
+
+    def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
+        """Fill a view, in an epoch."""
+        self.filled.append(view)
+        self.backfill |= backfill
         self.has_epoch = True
 
 

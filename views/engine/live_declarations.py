@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -111,10 +112,24 @@ class LiveDeclarations(ServedViews, ABC):
         """
         return compared(self.published(), other.published(), self.views, other.views)
 
-    def same_source(self, source: Source) -> Source:
-        """Return the source of this name, or declare it as it is declared in another engine."""
+    @contextmanager
+    def redeclaring(self, where: str) -> Iterator[Declarations]:
+        """Change declarations inside of the block, all of them in one epoch at its end, or none.
+
+        Views that are being filled in the background are completed before.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+        """
         with self._turn:
-            return self._adopt(self._declarations().same_source(source))
+            for filling in list(self._running.fills.values()):
+                if filling.state == "filling":
+                    filling.complete()  # It appears in an epoch of its own.
+            declarations = self._declarations()
+            with declarations.together(where):
+                yield declarations
+            for source in self.sources.values():
+                self._adopt(source)
 
     def retain_rows(self) -> None:
         """Keep the rows of all sources, as ``source(..., retained=True)`` does, so that their views can be proved.
@@ -189,14 +204,14 @@ class LiveDeclarations(ServedViews, ABC):
         return Prover(fork._plan, fork._running.current(), fork.views, now, earlier)
 
     def _prover_of(self, checkpoint: str | Path | Checkpoint) -> Prover:
-        given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        fork = self.fork(given)
+        opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        fork = self.fork(opened)
 
         def at(epoch: int) -> Prover:
-            other = self.fork(given, epoch=epoch)
+            other = self.fork(opened, epoch=epoch)
             return Prover(other._plan, other._running.current(), other.views, other.published(), None)
 
-        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at, has_views=False)
+        earlier = Earlier(tuple(sorted(CommitLog(opened.store).epochs())), at, has_views=False)
         return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
 
     def _prover_at(self, epoch: int) -> Prover:

@@ -14,7 +14,6 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.eventtime.triggers.window_columns import PENDING
-from evercurrent.core.eventtime.windows.kinds import Sessions
 
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
@@ -22,7 +21,7 @@ from ..inspection.open_windows import open_windows
 from ..plan.declared_calls import FORKED, NAMED
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
-from ..plan.windowed import grouping_of
+from ..plan.windowed import panes_of
 from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
 from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
 from ..tracing.stages import with_keys
@@ -89,8 +88,8 @@ class Prover:
                 for at, names in copied_from(self._plan, place, keys).items()
             }
             scope = _Scope(None, share, keys, sources)
-        found = self._proof(name, scope)
-        return found if found else self._with_epochs(name, found, scope)
+        undated = self._proof(name, scope)
+        return undated if undated else self._with_epochs(name, undated, scope)
 
     def proofs(self, names: Iterable[str], share: float | None = None) -> Proofs:
         """Return the proofs of all views that can be proved."""
@@ -105,28 +104,28 @@ class Prover:
 
     def _proof(self, name: str, scope: _Scope) -> Proof:
         evaluation = Evaluation(self._plan.calls, lambda value: self._named(value, scope), self._unsettled)
-        made = proof(self._views[name], self._now.epoch, evaluation, self._kept_rows(name, scope.epoch))
+        result = proof(self._views[name], self._now.epoch, evaluation, self._kept_rows(name, scope.epoch))
         if scope.share is None:
-            return made
-        return replace(made, differences=of_sample(made.differences, scope.keys, scope.share))
+            return result
+        return replace(result, differences=of_sample(result.differences, scope.keys, scope.share))
 
     # From which epoch on
 
-    def _with_epochs(self, name: str, found: Proof, scope: _Scope) -> Proof:
+    def _with_epochs(self, name: str, undated: Proof, scope: _Scope) -> Proof:
         """Return the proof with the epoch from which on each row differs, as far as earlier epochs are kept."""
         epochs = self._epochs(name)
         if isinstance(epochs, str):
             remark = f"from which epoch on they differ is not known: {epochs}"
-            return replace(found, remarks=(*found.remarks, remark))
+            return replace(undated, remarks=(*undated.remarks, remark))
         keys = self._plan.keys_of(self._plan.views[name])
         try:
             dated = first_epochs(
-                found.differences, keys, epochs, lambda epoch: self._differences_at(name, epoch, scope)
+                undated.differences, keys, epochs, lambda epoch: self._differences_at(name, epoch, scope)
             )
         except (CheckpointError, InputError) as error:
             remark = f"from which epoch on they differ is not known: {error}"
-            return replace(found, remarks=(*found.remarks, remark))
-        remarks = [*found.remarks]
+            return replace(undated, remarks=(*undated.remarks, remark))
+        remarks = [*undated.remarks]
         if self._earlier is not None:
             remarks.append(f"compared at the commits of epochs {', '.join(map(str, epochs))}")
         elif dated.get_column(EPOCH).max() == self._now.epoch:
@@ -134,7 +133,7 @@ class Prover:
                 "where that is the last epoch, the deltas that were emitted up to it give the definition: the state has changed "
                 "since without an epoch, or the epoch has changed it wrongly"
             )
-        return replace(found, differences=dated, remarks=tuple(remarks))
+        return replace(undated, differences=dated, remarks=tuple(remarks))
 
     def _epochs(self, name: str) -> list[int] | str:
         """Return the epochs at which the view can be compared, the last one included; or why there are no others."""
@@ -147,13 +146,13 @@ class Prover:
             source = self._plan.inputs[place].name
             if self._compiled.retained.get(source) is None:
                 continue  # A view stands in for it.
-            known = self._changes_known_from(place)
-            if known is None:
+            first_epoch = self._changes_known_from(place)
+            if first_epoch is None:
                 return (
                     f"the rows of source {source!r} are not kept by epoch; make the engine with Engine(record=True), or with a "
                     "checkpoint, whose commits are compared"
                 )
-            least = max(least, known - 1)
+            least = max(least, first_epoch - 1)
         return list(range(max(least, 0), now.epoch + 1))
 
     def _differences_at(self, name: str, epoch: int, scope: _Scope) -> pl.DataFrame:
@@ -230,22 +229,22 @@ class Prover:
             f"source {source.name!r} does not retain its rows; declare it with retained=True before its first rows come",
         )
 
-    def _unsettled(self, made: Any) -> Unsettled | None:
+    def _unsettled(self, collection: Any) -> Unsettled | None:
         """Return the windows of a collection whose panes do not follow from its rows, with the panes that are kept."""
-        place = grouping_of(self._plan, made._place)
+        place = panes_of(self._plan, collection._place)
         if place is None or (
             place not in self._compiled.trackers and self._plan.windowed[place].windowing.lateness is None
         ):
             return None
         grouped = self._plan.windowed[place]
-        found: dict[str, pl.DataFrame] = {}
-        names = list(grouped.keys) if isinstance(grouped.windowing.window, Sessions) else [
+        windows_by_reason: dict[str, pl.DataFrame] = {}
+        names = list(grouped.keys) if grouped.windowing.window.session_gap is not None else [
             *grouped.keys, *(name for name in BOUNDS if name in self._plan[place].schema and name not in grouped.keys)
         ]  # fmt: skip
         if place in self._compiled.trackers:
             windows = open_windows(self._compiled, self._plan, place)
             pending = windows.frame.filter(pl.Series(windows.state[PENDING] != 0))
-            found[WAITING] = _chosen(pending, names)
+            windows_by_reason[WAITING] = _chosen(pending, names)
         late = [
             pl.DataFrame(
                 [
@@ -257,12 +256,16 @@ class Prover:
             if all(key.copies is None or key.copies in frame.columns for key in grouped.key_columns)
         ]
         if late:
-            found[LATE] = _chosen(pl.concat(late), names)
-        kept = None
+            windows_by_reason[LATE] = _chosen(pl.concat(late), names)
+        kept_panes = None
         for call in self._plan.calls:
-            if call.method == NAMED and call.receiver is made and call.result.name in self._compiled.contents:
-                kept = self._compiled.contents[call.result.name].emitted().frame
-        return Unsettled(found, kept)
+            if (
+                call.method == NAMED
+                and call.receiver is collection
+                and call.result.name in self._compiled.contents
+            ):
+                kept_panes = self._compiled.contents[call.result.name].emitted().frame
+        return Unsettled(windows_by_reason, kept_panes)
 
 
 def _chosen(windows: pl.DataFrame, names: list[str]) -> pl.DataFrame:

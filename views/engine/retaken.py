@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.errors import PlanError
 
-from ..plan.declared_calls import Replay
+from ..plan.declared_calls import NAMED, Replay
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -16,50 +17,50 @@ def retake(engine: Engine, edited: Engine) -> str:
     """Give an engine the sources and views of another one, by the names of both, and return what has changed in words.
 
     The calls that declared the other one's views are repeated over the engine's sources, and each view that then computes
-    something else is replaced (``engine.view(..., replace=True)``), in the order of the declarations. Views and sources that
-    the other one does not have are dropped.
+    something else is replaced. Views and sources that the other one does not have are dropped. All of it is one epoch.
 
     Raises:
-        PlanError: a source is declared otherwise, or a view cannot be filled. What was changed before stays: try it in a fork.
-        InputError: a value of a view cannot be computed.
+        PlanError: a source is declared otherwise, or a view cannot be filled. Nothing has changed.
+        InputError: a value of a view cannot be computed. Nothing has changed.
     """
-    begun: dict[int, Any] = {}
-    new_sources, lines = [], []
-    for name, source in edited.sources.items():
-        if name not in engine.sources:
-            new_sources.append(f"source {name}")
-        begun[id(source)] = engine.same_source(source)
+    sources, views = dict(engine.sources), dict(engine.views)
+    with engine.redeclaring("the new declarations") as declarations:
+        begun = {id(source): declarations.same_source(source) for source in edited.sources.values()}
+        for name, collection in _declared_again(edited, begun):
+            declarations.view(name, collection, replace=True, backfill=None)
+        gone_views = [name for name in reversed(views) if name not in edited.views]
+        for name in gone_views:
+            declarations.drop_view(name)
+        gone_sources = [name for name in sources if name not in edited.sources]
+        for name in gone_sources:
+            declarations.drop_source(name)
+    changes = {
+        "new": [
+            *(f"source {name}" for name in engine.sources if name not in sources),
+            *(name for name in engine.views if name not in views),
+        ],
+        "replaced": [
+            name for name, view in engine.views.items() if name in views and views[name] is not view
+        ],
+        "dropped": [*gone_views, *(f"source {name}" for name in gone_sources)],
+    }
+    lines = [f"{', '.join(names)} {change}" for change, names in changes.items() if names]
+    return "; ".join(lines) or "nothing computes anything else"
+
+
+def _declared_again(edited: Engine, begun: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the views of an engine by name, in the order of their declarations, declared over other sources.
+
+    Raises:
+        PlanError: one cannot be declared over these; names it.
+    """
     replay = Replay(edited.declared.calls, begun)
-    before = dict(engine.views)
-    added, replaced = [], []
+    names = {id(view): name for name, view in edited.views.items()}
     for call in edited.declared.calls:
-        if (
-            call.method
-            or call.result.name not in edited.views
-            or edited.views[call.result.name] is not call.result
-        ):
+        name = names.get(id(call.result))
+        if call.method != NAMED or name is None:
             continue
-        name, collection = call.result.name, replay.of(call.result)
+        collection = replay.of(call.result)
         if collection is None:
             raise PlanError(f"view {name!r}: {replay.failed[id(call.result)]}")
-        known = before.get(name)
-        made = engine.view(name, collection, replace=True)
-        if known is None:
-            added.append(name)
-        elif made is not known:
-            replaced.append(name)
-    gone = [name for name in reversed(engine.views) if name not in edited.views]
-    for name in gone:
-        engine.drop_view(name)
-    gone_sources = []
-    for name in [name for name in engine.sources if name not in edited.sources]:
-        engine.drop_source(name)
-        gone_sources.append(f"source {name}")
-    for what, names in (
-        ("new", [*new_sources, *added]),
-        ("replaced", replaced),
-        ("dropped", [*gone, *gone_sources]),
-    ):
-        if names:
-            lines.append(f"{', '.join(names)} {what}")
-    return "; ".join(lines) or "nothing computes anything else"
+        yield name, collection

@@ -27,7 +27,7 @@ from ..inspection.questions import WindowQueries
 from ..inspection.why import NO_WINDOW
 from ..plan.nodes import BOUNDS
 from ..plan.plan import Plan
-from ..plan.windowed import grouping_of
+from ..plan.windowed import grouping_of, panes_of
 from ..sinks.origin import Origin
 from .epoch_runner import Running
 from .published import Published
@@ -84,16 +84,22 @@ class ServedViews(ABC):
 
     def why(self, view: str, key: object, window: object) -> list[str]:
         """Explain why windows of a view emit no panes, or why a row is there or not; see ``View.why``."""
+        row = None if key is None else self._row(view, key, window)
+        is_of_window = row is None or (
+            set(row) <= {*self._window_keys(view), *BOUNDS} and (BOUNDS[0] in row or BOUNDS[1] not in row)
+        )
+        if row is not None and is_of_window:  # The bounds may be among the columns of the key.
+            key = {name: value for name, value in row.items() if name not in BOUNDS} or None
+            window = tuple(row[name] for name in BOUNDS if name in row) or None
 
         def lines(compiled: Compiled) -> list[str]:
             return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
 
-        row = None if key is None else self._row(view, key, window)
         is_waiting = self._running.steadily(lambda compiled: self._waits(compiled, view))
-        if row is None or (is_waiting and set(row) <= {*self._window_keys(view), *BOUNDS}):
-            found = self._running.steadily(lines)
-            is_open = row is None or not found[0].startswith(NO_WINDOW)
-            return found if is_open or row is None else [*found, *self.why_row(view, row)]
+        if row is None or (is_waiting and is_of_window):
+            window_lines = self._running.steadily(lines)
+            is_open = row is None or not window_lines[0].startswith(NO_WINDOW)
+            return window_lines if is_open or row is None else [*window_lines, *self.why_row(view, row)]
         return self.why_row(view, row)
 
     @abstractmethod
@@ -117,8 +123,10 @@ class ServedViews(ABC):
         where, schema = f"view {view!r}", self._plan[self._plan.views[view]].schema
         if isinstance(key, dict) and not set(key) <= set(schema):
             key_values(where, schema.names(), key)
-        is_windowed = grouping_of(self._plan, self._plan.views[view]) is not None
-        names = self._window_keys(view) if is_windowed else self._plan.keys_of(self._plan.views[view])
+        panes = panes_of(self._plan, self._plan.views[view])
+        names = (
+            self._plan.keys_of(self._plan.views[view]) if panes is None else self._plan.windowed[panes].keys
+        )
         row = key if isinstance(key, dict) else key_values(where, list(names) or schema.names(), key)
         return {**row, **dict(zip(BOUNDS, bounds_of(where, window), strict=False))}
 

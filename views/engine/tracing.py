@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.errors import EpochGoneError, InputError
 from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
+from ..epochs.history import BEFORE_ALL
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
 from ..inspection.questions import WindowQueries
@@ -17,7 +18,7 @@ from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..tracing.changed import KeptChanges
 from ..tracing.collected import Collections
-from ..tracing.history import Asked, History, history
+from ..tracing.history import History, RowChanges, history
 from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
 from ..tracing.reasons import Reasons
@@ -51,23 +52,29 @@ class Tracer:
         """
         where, place = f"view {view.name!r}", self._plan.views[view.name]
         names = list(self._plan.keys_of(place)) or self._plan[place].schema.names()
-        given = row_values(view.name, self._plan[place].schema, _by_name(where, names, key, view.columns))
+        lookup_values = row_values(
+            view.name, self._plan[place].schema, _by_name(where, names, key, view.columns)
+        )
         begins = now.begins(view.name)
-        frames = now.deltas(view.name, begins if since is None else since)
-        rows = {frame.item(0, EPOCH): part for frame in frames if (part := chosen_rows(frame, given)).height}
+        frames = _all_deltas(now, view.name) if since is None else now.deltas(view.name, since)
+        rows = {
+            frame.item(0, EPOCH): part
+            for frame in frames
+            if (part := chosen_rows(frame, lookup_values)).height
+        }
         times = dict(now.log.epochs().iter_rows())
-        asked = Asked(
-            view.name, given.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
+        row_changes = RowChanges(
+            view.name, lookup_values.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
             _watermarks(now.log), begins if since is None else 0,
         )  # fmt: skip
-        kept = KeptChanges(
+        kept_changes = KeptChanges(
             self._plan,
-            lambda name: (now.begins(name), now.deltas(name, now.begins(name))),
+            lambda name: (now.begins(name), _all_deltas(now, name)),
             lambda name, schema: (
                 (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None
             ),
         )
-        return history(self._plan, self._compiled, kept, asked)
+        return history(self._plan, self._compiled, kept_changes, row_changes)
 
     def why(self, view: str, row: Mapping[str, object], instant: int) -> list[str]:
         """Explain line by line why a row of a view is there or not; ``instant`` is the last processing time. See ``View.why``.
@@ -76,14 +83,14 @@ class Tracer:
             InputError: a value does not go with its column.
         """
         place = self._plan.views[view]
-        given = row_values(view, self._plan[place].schema, row)
+        lookup_values = row_values(view, self._plan[place].schema, row)
         collections = Collections(self._plan, self._compiled, self._indexes)
 
         def windows(grouping: PlanId, keys: pl.DataFrame) -> list[str]:
             queries = WindowQueries(self._plan, self._compiled, view, grouping)
-            return queries.why_waiting(keys.row(0, named=True), instant)
+            return queries.why_waiting(keys.row(0, named=True) if keys.width else {}, instant)
 
-        return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, given)
+        return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, lookup_values)
 
     def _newest(self) -> Mapping[str, list[str]]:
         """Return the columns by which rows of sources are newer than others: those of event time, or of their sequence."""
@@ -94,6 +101,14 @@ class Tracer:
             ]
             for place, source in self._plan.inputs.items()
         }
+
+
+def _all_deltas(now: Published, view: str) -> Iterator[pl.DataFrame]:
+    """Return all deltas of a view that are retained: those since its definition begins, which no epoch is named by, or since later."""
+    try:
+        return now.deltas(view, BEFORE_ALL)
+    except EpochGoneError:
+        return now.deltas(view, now.begins(view))
 
 
 def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> Mapping[str, object]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from .nodes import PlanId
+import polars as pl
+
+from .nodes import EventTime, PlanId
 from .plan import Plan
+from .shapes import Chosen, Computed, LastOnes, Retimed, Same
 
 HELD = "held:"
 """Column of the instants at which rows hold the watermark back, for panes that are dated by their earliest row."""
@@ -18,6 +21,24 @@ def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
         if len(inputs) != 1:
             return None
         (place,) = inputs
+
+
+def panes_of(plan: Plan, place: PlanId) -> PlanId | None:
+    """Return the windowed grouping whose panes are the rows of a node, filtered and renamed at most; None if there is none.
+
+    Rows of panes that are grouped again, or are in other windows, are none of its panes.
+    """
+    while place not in plan.windowed:
+        node = plan[place]
+        if not isinstance(node.operation.shape, Same | Chosen | Computed | Retimed | LastOnes):
+            return None
+        (place,) = node.inputs
+    return place
+
+
+def time_of_panes(time: EventTime) -> pl.Expr:
+    """Return the event time of panes as a column of its own, which stays when their bounds are replaced."""
+    return pl.col(time.column) + pl.duration(microseconds=time.shift)
 
 
 def shows_last_panes(plan: Plan, place: PlanId) -> bool:

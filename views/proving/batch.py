@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.eventtime.windows.kinds import Given, Global, Sessions
+from evercurrent.core.eventtime.windows.kinds import Given
 
 from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, in_sessions, waits
 
@@ -90,11 +90,13 @@ class Batch:
 
     def select(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.select``."""
-        made = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        selected = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
         if self.windows is not None:  # The bounds of windows stay, as grouping needs them.
-            bounds = [name for name in BOUNDS if name in self.columns and name not in made.columns]
-            made = pl.DataFrame([*made.get_columns(), *(self.rows.get_column(name) for name in bounds)])
-        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
+            bounds = [name for name in BOUNDS if name in self.columns and name not in selected.columns]
+            selected = pl.DataFrame(
+                [*selected.get_columns(), *(self.rows.get_column(name) for name in bounds)]
+            )
+        return self._with_diffs(selected.drop(DIFF), selected.get_column(DIFF))
 
     def with_columns(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.with_columns``."""
@@ -150,7 +152,7 @@ class Batch:
     def window(self, window: Any = None, *, timestamp: str = "end") -> Batch:
         """See ``Collection.window``."""
         kind = Given() if window is None else window
-        of = self if isinstance(kind, Given | Global) else self._with_lasting_time()
+        of = self if (kind.is_given or kind.is_global) else self._with_lasting_time()
         windows = replace(self._windowing, window=kind, stamp=timestamp)
         return Batch(assigned(of.frame, of.event_time, of.shift, kind), of.event_time, of.shift, windows)
 
@@ -338,15 +340,15 @@ class Groups:
         if windows.has_info:
             raise UnprovableError("with_pane_info depends on when panes were emitted")
         frame, by = batch.frame, list(self._by)
-        if isinstance(windows.window, Sessions):
+        if (gap := windows.window.session_gap) is not None:
             keys = (
                 pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
                 if by or self._named
                 else pl.DataFrame()
             )
-            frame = in_sessions(frame, keys, windows.window.gap)
+            frame = in_sessions(frame, keys, gap)
         named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
-        bounds = [] if isinstance(windows.window, Global) else [name for name in BOUNDS if name not in named]
+        bounds = [] if windows.window.is_global else [name for name in BOUNDS if name not in named]
         own = [
             each.alias(name) if isinstance(each, pl.Expr) else pl.col(each).alias(name)
             for name, each in self._named.items()

@@ -134,7 +134,7 @@ class Evaluation:
         self,
         calls: list[DeclaredCall],
         named: Callable[[Any], Named | None],
-        unsettled: Callable[[Any], Unsettled | None] = lambda made: None,
+        unsettled: Callable[[Any], Unsettled | None] = lambda collection: None,
     ) -> None:
         self._calls = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
         self._named_of = named
@@ -221,7 +221,7 @@ class Evaluation:
             return declared if declared.log else self._settled(call, declared)
         return result
 
-    def _settled(self, call: DeclaredCall, made: Batch) -> Batch:
+    def _settled(self, call: DeclaredCall, batch: Batch) -> Batch:
         """Return the panes, those that do not follow from rows as they are kept."""
         unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest") else None
         for reason, windows in {} if unsettled is None else unsettled.windows.items():
@@ -230,19 +230,19 @@ class Evaluation:
             if unsettled is None or unsettled.kept is None:
                 raise UnprovableError(f"{reason} in panes of which there is no view, {_windows(windows)}")
             self.unproved[reason] = windows
-            ours, kept = (
+            ours, kept_panes = (
                 frame.filter(is_among(frame.select(windows.columns), windows))
-                for frame in (made.frame, unsettled.kept)
+                for frame in (batch.frame, unsettled.kept)
             )
-            made = made._of(
+            batch = batch._of(
                 pl.concat(
                     [
-                        made.frame.filter(~is_among(made.rows.select(windows.columns), windows)),
-                        kept.select(ours.columns),
+                        batch.frame.filter(~is_among(batch.rows.select(windows.columns), windows)),
+                        kept_panes.select(ours.columns),
                     ]
                 )
             )
-        return made
+        return batch
 
     def _as_declared(self, result: Batch, schema: pl.Schema) -> Batch:
         """Return the rows with the types that they have in views, where polars has others for counts."""
@@ -308,7 +308,7 @@ def _is_log(mode: str) -> str:
     )
 
 
-def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> Proof:
+def proof(view: Any, epoch: int, evaluation: Evaluation, kept_rows: pl.DataFrame) -> Proof:
     """Return the proof of one view; from which epochs on rows differ is not in it.
 
     Raises:
@@ -319,7 +319,7 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> 
     except UnprovableError as reason:
         raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
     over = tuple(evaluation.over)
-    differing = differences(expected, Batch(kept)).with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
+    differing = differences(expected, Batch(kept_rows)).with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
     return Proof(view.name, epoch, expected.frame.height, over, differing, evaluation.unproved)
 
 
@@ -331,23 +331,23 @@ def first_epochs(
     ``at`` returns the rows that differ at an epoch; these differ at the last of the epochs. Cost: what ``at`` costs, a logarithmic number of times if all began in one epoch.
     """
     by = list(keys) or [name for name in differing.columns if name != EPOCH]
-    known: dict[int, pl.DataFrame] = {}
-    found: list[pl.DataFrame] = []
+    differing_at: dict[int, pl.DataFrame] = {}
+    dated_parts: list[pl.DataFrame] = []
     pending = [(differing.drop(EPOCH), 0, len(epochs) - 1)]
     while pending:
         rows, low, high = pending.pop()
         if not rows.height:
             continue
         if low == high:
-            found.append(rows.with_columns(pl.lit(epochs[high], pl.UInt64).alias(EPOCH)))
+            dated_parts.append(rows.with_columns(pl.lit(epochs[high], pl.UInt64).alias(EPOCH)))
             continue
         middle = (low + high) // 2
-        if middle not in known:
-            known[middle] = at(epochs[middle]).drop(EPOCH)
+        if middle not in differing_at:
+            differing_at[middle] = at(epochs[middle]).drop(EPOCH)
         there = (
-            is_among(rows.select(by), known[middle].select(by))
-            if known[middle].height
+            is_among(rows.select(by), differing_at[middle].select(by))
+            if differing_at[middle].height
             else pl.repeat(False, rows.height, eager=True)
         )
         pending += [(rows.filter(there), low, middle), (rows.filter(~there), middle + 1, high)]
-    return pl.concat(found).sort(EPOCH, maintain_order=True)
+    return pl.concat(dated_parts).sort(EPOCH, maintain_order=True)

@@ -41,13 +41,13 @@ def copied_from(plan: Plan, place: PlanId, keys: Names) -> Mapping[PlanId, Names
 
     Where keys are computed, or a stage between groups by other columns, a source is needed as a whole and not in the result.
     """
-    wanted: dict[PlanId, Names | None] = {place: keys}
+    names_by_place: dict[PlanId, Names | None] = {place: keys}
     for at in sorted(plan.behind(place), reverse=True):
-        below = _below(plan, at, wanted.get(at))
+        below = _below(plan, at, names_by_place.get(at))
         for source, names in zip(plan[at].inputs, below, strict=True):
-            alike = source not in wanted or wanted[source] == names
-            wanted[source] = names if alike else None
-    return {at: names for at in plan.inputs if (names := wanted.get(at))}
+            alike = source not in names_by_place or names_by_place[source] == names
+            names_by_place[source] = names if alike else None
+    return {at: names for at in plan.inputs if (names := names_by_place.get(at))}
 
 
 def _below(plan: Plan, place: PlanId, keys: Names | None) -> Sequence[Names | None]:

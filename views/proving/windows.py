@@ -8,16 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.eventtime.triggers.kinds import EveryEpoch
-from evercurrent.core.eventtime.windows.kinds import (
-    Calendar,
-    Fixed,
-    Given,
-    Global,
-    Sessions,
-    Sliding,
-    Window,
-)
+from evercurrent.core.eventtime.windows.kinds import Global, Regular, Window
 
 BOUNDS = ("window_start", "window_end")
 PANE_TIME = "pane_time"
@@ -43,7 +34,7 @@ class Windows:
     @property
     def pane_time(self) -> tuple[str | None, int]:
         """Return the column of event time of panes, and the microseconds that are added to it."""
-        if isinstance(self.window, Global):
+        if self.window.is_global:
             return None, 0
         times: dict[str, tuple[str | None, int]] = {"end": (BOUNDS[1], -1), "start": (BOUNDS[0], 0)}
         return times.get(self.stamp, (None, 0))
@@ -51,7 +42,9 @@ class Windows:
 
 def waits(trigger: Any, early: Any, late: Any, always: Any) -> bool:
     """Return whether panes wait for a trigger, or are emitted without a change."""
-    return not (isinstance(trigger, EveryEpoch) and early is None and late is None) or bool(always)
+    return not ((trigger is not None and trigger.refines_only) and early is None and late is None) or bool(
+        always
+    )
 
 
 def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) -> pl.DataFrame:
@@ -60,38 +53,40 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     Raises:
         UnprovableError: the windows of a row do not follow from its instant in a way that polars knows.
     """
-    if isinstance(window, Global | Given):
+    if window.is_global or window.is_given:
         return frame
     if time is None:
         raise UnprovableError("there is no event time by which polars could assign windows")
     bound = _bound(frame.schema[time])
     at = _instants(frame.get_column(time)) + shift
-    match window:
-        case Fixed(size, offset, shifted_by_key=False):
-            start = _floor(at - offset % size, size) + offset % size
-            made = frame.with_columns(start.alias(BOUNDS[0]), (start + size).alias(BOUNDS[1]))
-        case Sliding(size, period, offset):
-            last = _floor(at - offset % period, period) + offset % period
-            numbered = frame.with_columns(last.alias(BOUNDS[0]), at.alias(_AT))
-            copies = [
-                numbered.with_columns(pl.col(BOUNDS[0]) - number * period)
-                for number in range(-(-size // period))
-            ]
-            made = pl.concat(copies).filter(pl.col(_AT) < pl.col(BOUNDS[0]) + size)
-            made = made.with_columns((pl.col(BOUNDS[0]) + size).alias(BOUNDS[1])).drop(_AT)
-        case Sessions(gap):
-            made = frame.with_columns(at.alias(BOUNDS[0]), (at + gap).alias(BOUNDS[1]))
-        case Calendar(every, time_zone) if every[:1] == "1" and not every[1:2].isdigit():
-            zone = time_zone or bound.time_zone or "UTC"
-            start = at.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone).dt.truncate(every)
-            ends = start.dt.offset_by(every)
-            return frame.with_columns(
-                start.to_physical().cast(bound).alias(BOUNDS[0]),
-                ends.to_physical().cast(bound).alias(BOUNDS[1]),
-            )
-        case _:
-            raise UnprovableError(f"windows of {type(window).__name__} are not evaluated in a batch")
-    return made.with_columns(pl.col(BOUNDS).cast(bound))
+    if window.session_gap is not None:
+        starts, ends = at.alias(BOUNDS[0]), (at + window.session_gap).alias(BOUNDS[1])
+        return frame.with_columns(starts.cast(bound), ends.cast(bound))
+    if window.regular is not None:
+        return _in_regular(frame, at, window.regular).with_columns(pl.col(BOUNDS).cast(bound))
+    if window.calendar is None:
+        raise UnprovableError(f"windows of {type(window).__name__} are not evaluated in a batch")
+    every, time_zone = window.calendar
+    if every[:1] != "1" or every[1:2].isdigit():
+        raise UnprovableError(
+            f"windows of {every} are not evaluated in a batch, only those of one day, week or month"
+        )
+    zone = time_zone or bound.time_zone or "UTC"
+    start = at.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone).dt.truncate(every)
+    starts, ends = (each.to_physical().cast(bound) for each in (start, start.dt.offset_by(every)))
+    return frame.with_columns(starts.alias(BOUNDS[0]), ends.alias(BOUNDS[1]))
+
+
+def _in_regular(frame: pl.DataFrame, at: pl.Series, windows: Regular) -> pl.DataFrame:
+    """Return rows with the bounds of the windows that contain their instants, a row for each."""
+    size, period, offset = windows
+    last = _floor(at - offset % period, period) + offset % period
+    numbered = frame.with_columns(last.alias(BOUNDS[0]), at.alias(_AT))
+    copies = [
+        numbered.with_columns(pl.col(BOUNDS[0]) - number * period) for number in range(-(-size // period))
+    ]
+    contained = pl.concat(copies).filter(pl.col(_AT) < pl.col(BOUNDS[0]) + size)
+    return contained.with_columns((pl.col(BOUNDS[0]) + size).alias(BOUNDS[1])).drop(_AT)
 
 
 def in_sessions(frame: pl.DataFrame, keys: pl.DataFrame, gap: int) -> pl.DataFrame:
@@ -107,10 +102,10 @@ def in_sessions(frame: pl.DataFrame, keys: pl.DataFrame, gap: int) -> pl.DataFra
     begins = ordered.with_columns((since >= gap).fill_null(True).over(by).cast(pl.Int64).alias(_BREAK))
     numbered = begins.with_columns(pl.col(_BREAK).cum_sum().over(by).alias(_SESSION))
     own: Sequence[Any] = [*names, _SESSION]
-    made = numbered.with_columns(
+    in_bounds = numbered.with_columns(
         pl.col(_AT).min().over(own).alias(BOUNDS[0]), (pl.col(_AT).max().over(own) + gap).alias(BOUNDS[1])
     )
-    return made.with_columns(pl.col(BOUNDS).cast(bound)).select(frame.columns)
+    return in_bounds.with_columns(pl.col(BOUNDS).cast(bound)).select(frame.columns)
 
 
 def _instants(column: pl.Series) -> pl.Series:

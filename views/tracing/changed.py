@@ -22,13 +22,13 @@ Kept = Mapping[PlanId, pl.DataFrame]
 
 
 class Changes(Rows):
-    """The changes of one epoch. ``kept`` are those of the stages whose changes are kept."""
+    """The changes of one epoch. ``changes_by_stage`` are those of the stages whose changes are kept."""
 
     is_change = True
 
-    def __init__(self, plan: Plan, compiled: Compiled, kept: Kept) -> None:
+    def __init__(self, plan: Plan, compiled: Compiled, changes_by_stage: Kept) -> None:
         super().__init__(plan, compiled)
-        self._kept = kept
+        self._kept = changes_by_stage
         self._find_held()
 
     def can_pass(self, place: PlanId) -> bool:
@@ -40,10 +40,10 @@ class Changes(Rows):
     def _is_kept(self, place: PlanId) -> bool:
         return place in self._kept
 
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame:
+    def _looked_up(self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None) -> pl.DataFrame:
         del span  # The windows of what is computed of these rows are compared by whoever needs them.
         rows = self._kept[place]
-        return rows.filter(matching(rows, wanted))
+        return rows.filter(matching(rows, lookup_values))
 
 
 class KeptChanges:
@@ -66,12 +66,12 @@ class KeptChanges:
 
     def of(self, epoch: int, places: Iterable[PlanId]) -> Kept:
         """Return the changes of these stages in an epoch, of those of which they are kept."""
-        found = {}
+        changes = {}
         for place in places:
-            if (kept := self._of_place(place)) is not None and kept[0] <= epoch:
+            if (by_epoch := self._of_place(place)) is not None and by_epoch[0] <= epoch:
                 nothing = Delta.empty(self._plan[place].schema).frame
-                found[place] = kept[1].get(epoch, nothing).select(*self._plan[place].schema, DIFF)
-        return found
+                changes[place] = by_epoch[1].get(epoch, nothing).select(*self._plan[place].schema, DIFF)
+        return changes
 
     def _of_place(self, place: PlanId) -> tuple[int, dict[int, pl.DataFrame]] | None:
         if place not in self._by_epoch:
@@ -83,11 +83,11 @@ class KeptChanges:
                     {frame.item(0, "_epoch"): frame for frame in frames if frame.height},
                 )
             elif place in self._plan.inputs:
-                found = self._recorded(self._plan.inputs[place].name, schema)
-                if found is None:
+                recorded_rows = self._recorded(self._plan.inputs[place].name, schema)
+                if recorded_rows is None:
                     return None
-                parts = found[1].partition_by("_epoch", as_dict=True)
-                self._by_epoch[place] = found[0], {int(key[0]): part for key, part in parts.items()}
+                parts = recorded_rows[1].partition_by("_epoch", as_dict=True)
+                self._by_epoch[place] = recorded_rows[0], {int(key[0]): part for key, part in parts.items()}
             else:
                 return None
         return self._by_epoch[place]

@@ -50,13 +50,17 @@ class Collections(Rows):
         places = {node: place for place, node in reversed(compiled.outputs.items())}
         for place in compiled.outputs:
             self._note_states(place)
-        for made in compiled.circuit.nodes:
-            operator = made.operator
-            if len(made.inputs) == 1 and made.states and (below := places.get(made.inputs[0])) is not None:
-                self._note_arrangement(below, operator, made.states)
+        for circuit_node in compiled.circuit.nodes:
+            operator = circuit_node.operator
+            if (
+                len(circuit_node.inputs) == 1
+                and circuit_node.states
+                and (below := places.get(circuit_node.inputs[0])) is not None
+            ):
+                self._note_arrangement(below, operator, circuit_node.states)
         for name, retained in compiled.retained.items():
             place = next(at for at, source in plan.inputs.items() if source.name == name)
-            if not any(kept.spine is retained.spine for kept in self._kept.get(place, ())):
+            if not any(state.spine is retained.spine for state in self._kept.get(place, ())):
                 by = next(node.operator for node in compiled.circuit.nodes if retained.spine in node.states)
                 self._kept.setdefault(place, []).append(_Kept(retained.spine, by))
         self._find_held()
@@ -83,33 +87,39 @@ class Collections(Rows):
             return all(source in self.held for source in node.inputs)
         return isinstance(node.operation.shape, First) or super()._follows(place)
 
-    def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
+    def rows(self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
         """See ``Rows``. Cost: the rows of the values that the stages below are looked up by."""
         with self._indexes.guard.lock, hashing_by(self.compiled.circuit.key_hash):
-            return super().rows(place, wanted, span)
+            return super().rows(place, lookup_values, span)
 
     def _steps(self, request: Request) -> Steps:
-        place, wanted, span = request
+        place, lookup_values, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if self._is_looked_up(place, wanted) or not isinstance(node.operation.shape, (*COMPUTED, First)):
+        if self._is_looked_up(place, lookup_values) or not isinstance(
+            node.operation.shape, (*COMPUTED, First)
+        ):
             return (yield from super()._steps(request))
         match node.operation.shape:
             case Once():
-                rows = yield node.inputs[0], wanted, span
+                rows = yield node.inputs[0], lookup_values, span
                 return rows.filter(pl.col(DIFF) > 0).with_columns(pl.lit(1, pl.Int64).alias(DIFF))
             case Paired() as join:
-                return (yield from self._join_steps(join, place, wanted))
+                return (yield from self._join_steps(join, place, lookup_values))
             case First(keys=keys):
-                if set(keys) <= set(wanted.columns):
-                    return self._first(place, wanted, wanted)
-                found = self._indexes.rows(self._ordered(place).version.parts, wanted)
-                return self._first(place, Delta.empty(schema).frame if found is None else found, wanted)
+                if set(keys) <= set(lookup_values.columns):
+                    return self._first(place, lookup_values, lookup_values)
+                rows_of_groups = self._indexes.rows(self._ordered(place).version.parts, lookup_values)
+                return self._first(
+                    place,
+                    Delta.empty(schema).frame if rows_of_groups is None else rows_of_groups,
+                    lookup_values,
+                )
         raise AssertionError(node.operation)
 
-    def _join_steps(self, join: Paired, place: PlanId, wanted: pl.DataFrame) -> Steps:
+    def _join_steps(self, join: Paired, place: PlanId, lookup_values: pl.DataFrame) -> Steps:
         node = self.plan[place]
         left_place, right_place = node.inputs
-        ours, theirs = sides_of(join, wanted)
+        ours, theirs = sides_of(join, lookup_values)
         keeps = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(
             join.kind, (False, False)
         )
@@ -130,52 +140,56 @@ class Collections(Rows):
             if join.kind not in ("semi", "anti"):
                 partners = yield left_place, keys_across(right, join.right_keys, join.left_keys), None
                 left = values_of_both(left, partners)
-        made = joined(join, node.schema, left, right).rows
-        return made.filter(matching(made, wanted))
+        joined_rows = joined(join, node.schema, left, right).rows
+        return joined_rows.filter(matching(joined_rows, lookup_values))
 
-    def _is_looked_up(self, place: PlanId, wanted: pl.DataFrame) -> bool:
-        return place in self._groups or bool(self._states_with(place, wanted))
+    def _is_looked_up(self, place: PlanId, lookup_values: pl.DataFrame) -> bool:
+        return place in self._groups or bool(self._states_with(place, lookup_values))
 
-    def _states_with(self, place: PlanId, wanted: pl.DataFrame) -> list[_Kept]:
+    def _states_with(self, place: PlanId, lookup_values: pl.DataFrame) -> list[_Kept]:
         """Return the states with all rows of a stage that have these values, or the ones with most where there is no other way."""
-        kept = self._kept.get(place, [])
-        return [each for each in kept if self._has_all(each, wanted)] or (
-            [] if self._follows(place) else kept
+        states = self._kept.get(place, [])
+        return [each for each in states if self._has_all(each, lookup_values)] or (
+            [] if self._follows(place) else states
         )
 
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame | None:
+    def _looked_up(
+        self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None
+    ) -> pl.DataFrame | None:
         if place in self._groups:
             groups = self._groups[place]
             versions = tuple(spine.version for spine in groups.readable.reads)
-            return self._indexes.rows_of_groups(groups, versions, wanted)
-        kept = self._states_with(place, wanted)
-        chosen = next((each for each in kept if set(each.operator.key_types) <= set(wanted.columns)), kept[0])
-        return self._indexes.rows(chosen.spine.version.parts, wanted, span, chosen.operator)
+            return self._indexes.rows_of_groups(groups, versions, lookup_values, span)
+        states = self._states_with(place, lookup_values)
+        chosen = next(
+            (each for each in states if set(each.operator.key_types) <= set(lookup_values.columns)), states[0]
+        )
+        return self._indexes.rows(chosen.spine.version.parts, lookup_values, span, chosen.operator)
 
     @staticmethod
-    def _has_all(kept: _Kept, wanted: pl.DataFrame) -> bool:
-        if not kept.lacks:
+    def _has_all(state: _Kept, lookup_values: pl.DataFrame) -> bool:
+        if not state.lacks:
             return True
-        if not set(kept.lacks) <= set(wanted.columns):
+        if not set(state.lacks) <= set(lookup_values.columns):
             return False
-        return not any(wanted.get_column(name).has_nulls() for name in kept.lacks)
+        return not any(lookup_values.get_column(name).has_nulls() for name in state.lacks)
 
     def _ordered(self, place: PlanId) -> Spine:
         """Return the arrangement from which the first rows of groups are read."""
         operator = self.compiled.circuit.nodes[self.compiled.outputs[place]].operator
         return next(state for state in operator.looks_at if isinstance(state, Spine))
 
-    def _first(self, place: PlanId, groups: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    def _first(self, place: PlanId, groups: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of the groups of these rows that have these values."""
         top, spine = self.plan[place].operation.shape, self._ordered(place)
         assert isinstance(top, First), "the first rows of groups"
         if not groups.height:
             return Delta.empty(self.plan[place].schema).frame
         keys = group(spine.words_of(groups)).keys
-        found = first_rows(spine, keys, top.count)
-        self._indexes.touched += len(found.diffs)
-        rows = Delta.of(found.payload.select(self.plan[place].schema.names()), found.diffs).frame
-        return rows.filter(matching(rows, wanted))
+        top_entries = first_rows(spine, keys, top.count)
+        self._indexes.touched += len(top_entries.diffs)
+        rows = Delta.of(top_entries.payload.select(self.plan[place].schema.names()), top_entries.diffs).frame
+        return rows.filter(matching(rows, lookup_values))
 
 
 def values_of_both(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:

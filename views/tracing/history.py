@@ -12,7 +12,9 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..compiler.builder import Compiled
 from ..inspection.tables import on_one_line
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from ..plan.shapes import InTurn
 from .changed import Changes, KeptChanges
 from .drawing import Box, Drawing, shown_rows
 from .lineage import end_name
@@ -123,6 +125,17 @@ class History(Sequence[Change]):
         return self.svg()
 
 
+def _without_rows(plan: Plan, behind: Sequence[PlanId], epoch: int, watermarks: Mapping[int, str]) -> str:
+    """Return what may change the rows of a view in an epoch that brings none: time, or another definition of the view."""
+    redefined = "the view was declared or replaced in this epoch, and filled"
+    if not any(at in plan.windowed or isinstance(plan[at].operation.shape, InTurn) for at in behind):
+        return redefined
+    earlier = max((each for each in watermarks if each < epoch), default=None)
+    if epoch in watermarks and (earlier is None or watermarks[earlier] != watermarks[epoch]):
+        return f"time has passed, {watermarks[epoch]}"
+    return f"processing time has passed, or {redefined}"
+
+
 def _head(change: Change) -> str:
     at = "" if change.processing_time is None else f", {change.processing_time:%Y-%m-%d %H:%M:%S}"
     return f"epoch {change.epoch}{at}"
@@ -138,7 +151,7 @@ def _signed(line: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class RowChanges:
     """What a history is made of: the view, the values of its rows, their changes by epoch, and the times of epochs."""
 
     view: str
@@ -149,18 +162,18 @@ class Asked:
     begins: int
 
 
-def history(plan: Plan, compiled: Compiled, kept: KeptChanges, asked: Asked) -> History:
+def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_changes: RowChanges) -> History:
     """Return the history of these rows. Cost: the changes of the stages that are kept."""
-    place = plan.views[asked.view]
+    place = plan.views[row_changes.view]
     behind = sorted(plan.behind(place))
     changes, remarks = [], dict[str, None]()
-    if asked.begins > 0:
+    if row_changes.begins > 0:
         remarks[
-            f"changes up to epoch {asked.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
+            f"changes up to epoch {row_changes.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
         ] = None
-    for epoch, rows in asked.rows.items():
+    for epoch, rows in row_changes.rows.items():
         of_epoch = Changes(
-            plan, compiled, kept.of(epoch, (at for at in behind if at != place or at in plan.inputs))
+            plan, compiled, kept_changes.of(epoch, (at for at in behind if at != place or at in plan.inputs))
         )
         why, causes = "", {}
         if epoch == 0:
@@ -174,7 +187,6 @@ def history(plan: Plan, compiled: Compiled, kept: KeptChanges, asked: Asked) -> 
                 causes = {end_name(plan, at): part for at, part in trace.ends.items() if part.height}
                 remarks |= dict.fromkeys(trace.remarks)
                 if not causes and not trace.remarks:
-                    marks = asked.watermarks.get(epoch, "")
-                    why = "no rows of it came: time has passed" + (f", {marks}" if marks else "")
-        changes.append(Change(epoch, asked.times.get(epoch), rows, causes, why))
-    return History(asked.view, asked.key, tuple(changes), plan[place].schema, tuple(remarks))
+                    why = f"no rows of it came: {_without_rows(plan, behind, epoch, row_changes.watermarks)}"
+        changes.append(Change(epoch, row_changes.times.get(epoch), rows, causes, why))
+    return History(row_changes.view, row_changes.key, tuple(changes), plan[place].schema, tuple(remarks))

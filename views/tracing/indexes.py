@@ -81,15 +81,15 @@ class Indexes:
         self.guard = Guard()
 
     def rows(
-        self, parts: Parts, wanted: pl.DataFrame, span: Span | None = None, by: Operator | None = None
+        self, parts: Parts, lookup_values: pl.DataFrame, span: Span | None = None, by: Operator | None = None
     ) -> pl.DataFrame | None:
         """Return the rows with the values of one of the wanted ones in its columns, with ``_diff``; None if there are none.
 
         A row may be there several times, with diffs that add up. Without columns: the rows of the span, or all. ``by``: the operator that keeps the runs sorted by its keys.
         """
-        names, found = wanted.columns, []
+        names, row_parts = lookup_values.columns, []
         is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(names)
-        keys = by.words(wanted) if by is not None and is_by_key else None
+        keys = by.words(lookup_values) if by is not None and is_by_key else None
         words: dict[tuple[str, ...], Words] = {}
         every: tuple[Part, ...] = (*parts[0], *parts[1])
         for part in every:
@@ -98,26 +98,33 @@ class Indexes:
             elif names:
                 chosen = self._columns(part, names)
                 if chosen not in words:
-                    words[chosen] = np.unique(_first_words(wanted, chosen[1:]))
+                    words[chosen] = np.unique(_first_words(lookup_values, chosen[1:]))
                 places = np.sort(self._order(part, chosen).of(words[chosen]))
             else:
                 places = self._within(part, span)
             if len(places):
                 self.touched += len(places)
-                found.append(with_diffs(part, places))
-        return _only(stack(found), wanted) if found else None
+                row_parts.append(with_diffs(part, places))
+        return _only(stack(row_parts), lookup_values) if row_parts else None
 
     def rows_of_groups(
-        self, groups: Groups, versions: tuple[Version, ...], wanted: pl.DataFrame
+        self,
+        groups: Groups,
+        versions: tuple[Version, ...],
+        lookup_values: pl.DataFrame,
+        span: Span | None = None,
     ) -> pl.DataFrame | None:
-        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``."""
-        if set(groups.readable.key_types) <= set(wanted.columns):
-            rows = groups.readable.contents(_of_keys(groups.readable, versions, wanted))
+        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``.
+
+        Without columns: the rows of the span, or all.
+        """
+        if set(groups.readable.key_types) <= set(lookup_values.columns):
+            rows = groups.readable.contents(_of_keys(groups.readable, versions, lookup_values))
             self.touched += rows.height
-            return _counted(_only(rows, wanted))
+            return _counted(_only(rows, lookup_values))
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
         self.indexed += copy.catch_up(groups.readable, versions)
-        return self.rows(copy.spine.version.parts, wanted)
+        return self.rows(copy.spine.version.parts, lookup_values, span)
 
     def forget_all_but(self, identities: Set[str]) -> None:
         """Drop the copies of states that are no longer there."""
@@ -137,20 +144,20 @@ class Indexes:
     def _columns(self, part: Part, names: Sequence[str]) -> tuple[str, ...]:
         """Return by which of these columns to look up: by those by which the part is sorted already, or by all of them."""
         kind = f"hash {in_force().format}"
-        made = [by for by in self._sorted.get(part, ()) if by[0] == kind and set(by[1:]) <= set(names)]
-        return max(made, key=len, default=(kind, *sorted(names)))
+        sorted_by = [by for by in self._sorted.get(part, ()) if by[0] == kind and set(by[1:]) <= set(names)]
+        return max(sorted_by, key=len, default=(kind, *sorted(names)))
 
     def _order(self, part: Part, by: tuple[str, ...]) -> _Sorted:
-        made = self._sorted.setdefault(part, {})
-        if by not in made:
+        orders = self._sorted.setdefault(part, {})
+        if by not in orders:
             frame, names = _frame(part), by[1:]
             numbers = (
                 instants_in(frame.get_column(names[0]))[0] if by[0] == "time" else _first_words(frame, names)
             )
             order = np.argsort(numbers, kind="stable")
             self.indexed += len(order)
-            made[by] = _Sorted(numbers[order], order)
-        return made[by]
+            orders[by] = _Sorted(numbers[order], order)
+        return orders[by]
 
 
 def _frame(part: Part) -> pl.DataFrame:
@@ -169,18 +176,20 @@ def _first_words(frame: pl.DataFrame, names: Sequence[str]) -> Words:
     return key_words([frame.get_column(name) for name in names], frame.height).first
 
 
-def _only(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+def _only(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that have the values, as their words are hashes."""
-    if not wanted.width or not rows.height:
+    if not lookup_values.width or not rows.height:
         return rows
-    return rows.filter(is_among(rows.select(wanted.columns), wanted))
+    return rows.filter(is_among(rows.select(lookup_values.columns), lookup_values))
 
 
-def _of_keys(readable: Readable, versions: tuple[Version, ...], wanted: pl.DataFrame) -> tuple[Version, ...]:
+def _of_keys(
+    readable: Readable, versions: tuple[Version, ...], lookup_values: pl.DataFrame
+) -> tuple[Version, ...]:
     """Return the versions with the groups of these keys alone; a grouping by nothing has one group."""
     if not readable.key_types:
         return versions
-    words = group(readable.words(wanted.select(readable.key_types.names()))).keys
+    words = group(readable.words(lookup_values.select(readable.key_types.names()))).keys
     return narrowed(readable.reads[0], versions[0], words), *versions[1:]
 
 

@@ -75,24 +75,24 @@ def lineage(rows: Rows, name: str, row: object, limit: int, order: Mapping[str, 
     """
     plan = rows.plan
     place = plan.views[name]
-    given = row_values(name, plan[place].schema, row)
+    lookup_values = row_values(name, plan[place].schema, row)
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
         raise InputError(f"view {name!r}: limit={limit!r}; give a number of rows from 0")
     try:
-        chosen = rows.rows(place, given)
+        chosen = rows.rows(place, lookup_values)
         if not chosen.height:
             raise InputError(f"view {name!r}: it has no row with {row!r}; view.why({row!r}) explains why not")
         trace = traced(rows, place, chosen)
     except UntraceableError as reason:
         raise InputError(f"view {name!r}: where a row comes from is not known: {reason}") from reason
-    found: dict[str, pl.DataFrame] = {}
+    rows_by_end: dict[str, pl.DataFrame] = {}
     for at, part in trace.ends.items():
         label = end_name(plan, at)
         newest = newest_first(part, order.get(label, ()))
-        found[label] = newest if label not in found else pl.concat([found[label], newest])
-    cut = {label: part.head(int(limit)) for label, part in found.items()}
+        rows_by_end[label] = newest if label not in rows_by_end else pl.concat([rows_by_end[label], newest])
+    cut = {label: part.head(int(limit)) for label, part in rows_by_end.items()}
     return Lineage(
-        name, cut, drawing_of(plan, trace, found, f"lineage of a row of {name}"), tuple(trace.remarks)
+        name, cut, drawing_of(plan, trace, rows_by_end, f"lineage of a row of {name}"), tuple(trace.remarks)
     )
 
 
@@ -131,15 +131,18 @@ def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
         raise InputError(
             f"view {view!r}: row={row!r}; give a dictionary with columns of the view, which has {columns}, or a whole row as a tuple"
         )
-    made = []
+    one_row = []
     for name, value in row.items():
         try:
-            made.append(pl.Series(name, [value], schema[name]))
+            column = pl.Series(name, [value], schema[name])
+            if column.dtype != schema[name]:  # As polars makes a datetime of what is asked for as a date.
+                raise TypeError(f"a value of {column.dtype}")
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise InputError(
                 f"view {view!r}: {name} {value!r} does not go with the column, which is {schema[name]}"
             ) from error
-    return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in made])
+        one_row.append(column)
+    return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in one_row])
 
 
 def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title: str) -> Drawing:
@@ -159,6 +162,6 @@ def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title
     return Drawing(title, tuple(boxes), tuple(edges))
 
 
-def chosen_rows(rows: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
+def chosen_rows(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that have these values."""
-    return rows.filter(is_among(rows.select(given.columns), given))
+    return rows.filter(is_among(rows.select(lookup_values.columns), lookup_values))

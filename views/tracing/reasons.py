@@ -21,6 +21,7 @@ from ..plan.shapes import (
     Grouped,
     InTurn,
     LastOnes,
+    Negated,
     Once,
     Paired,
     Panes,
@@ -53,29 +54,31 @@ class Reasons:
         self._refused = refused
         self._windows = windows
 
-    def of(self, place: PlanId, given: pl.DataFrame) -> list[str]:
+    def of(self, place: PlanId, lookup_values: pl.DataFrame) -> list[str]:
         """Explain line by line why the rows of a stage with these values are there, or why there is none."""
         if not self._rows.holds(place):
-            return [f"{self._name(place)} keeps no rows, so it is not known whether it has {_pairs(given)}"]
-        found = self._rows.rows(place, given)
-        if found.filter(pl.col(DIFF) > 0).height:
+            return [
+                f"{self._name(place)} keeps no rows, so it is not known whether it has {_pairs(lookup_values)}"
+            ]
+        present_rows = self._rows.rows(place, lookup_values)
+        if present_rows.filter(pl.col(DIFF) > 0).height:
             return [
                 f"{self._name(place)} has it:",
-                *_indented(shown_rows(newest_first(found, ()))),
-                *self._there(place, found),
+                *_indented(shown_rows(newest_first(present_rows, ()))),
+                *self._there(place, present_rows),
             ]
-        lines = [f"{self._name(place)} has no row with {_pairs(given)}"]
-        pending = [(place, given)]
+        lines = [f"{self._name(place)} has no row with {_pairs(lookup_values)}"]
+        pending = [(place, lookup_values)]
         while pending:
             more, pending = self._missing(*pending.pop(), pending)
-            lines += more
+            lines += [] if more == lines[-len(more) :] else more  # Two stages may come to the same source.
         return lines
 
     # A row that is there
 
-    def _there(self, place: PlanId, found: pl.DataFrame) -> list[str]:
+    def _there(self, place: PlanId, present_rows: pl.DataFrame) -> list[str]:
         try:
-            trace = traced(self._rows, place, found)
+            trace = traced(self._rows, place, present_rows)
         except UntraceableError as reason:
             return [f"where it comes from is not known: {reason}"]
         lines = []
@@ -99,14 +102,14 @@ class Reasons:
             case Chosen():
                 return [f"{node.label} lets it pass"]
             case Grouped(keys=keys):
-                made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
+                origin = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
                 return [
-                    f"{_these('group', here.select(keys))} {made}" if keys else f"the one group is {made}"
+                    f"{_these('group', here.select(keys))} {origin}" if keys else f"the one group is {origin}"
                 ]
             case Panes(keys=keys):
                 window = [name for name in (*keys, *BOUNDS) if name in here.columns]
-                made = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
-                return [f"{_these('window', here.select(window))} {made}"]
+                origin = f"made of {_count(self._below(node.inputs[0], stages))} of {names[0]}"
+                return [f"{_these('window', here.select(window))} {origin}"]
             case Paired(kind=kind) as shape:
                 if kind == "anti":
                     return [f"{names[1]} has no partner for it, which would keep it away"]
@@ -140,12 +143,12 @@ class Reasons:
     # A row that is not there
 
     def _missing(
-        self, place: PlanId, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+        self, place: PlanId, lookup_values: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         """Return why a stage has no such row, and the stages that are to be explained next."""
         node = self._plan[place]
         if place in self._plan.inputs:
-            return self._not_in_source(place, given), pending
+            return self._not_in_source(place, lookup_values), pending
         source = node.inputs[0]
         if not all(map(self._rows.holds, node.inputs)):
             absent = next(each for each in node.inputs if not self._rows.holds(each))
@@ -153,55 +156,70 @@ class Reasons:
         below = self._name(source)
         match node.operation.shape:
             case Chosen(condition=condition):
-                rows = self._rows.rows(source, given)
+                rows = self._rows.rows(source, lookup_values)
                 if not rows.height:
-                    return [], [*pending, (source, given)]
+                    return [], [*pending, (source, lookup_values)]
                 return _refused_by(node.label, condition, below, rows), pending
             case Computed() | Exploded() | Unnested() | Assigned():
-                return self._not_computed(place, given, pending)
+                return self._not_computed(place, lookup_values, pending)
             case Grouped(keys=keys, key_columns=columns):
-                return self._no_group(place, given, keys, columns, pending)
+                return self._no_group(place, lookup_values, keys, columns, pending)
             case Panes() as grouped:
-                return self._no_pane(place, grouped, given, pending)
+                return self._no_pane(place, grouped, lookup_values, pending)
             case Paired() as join:
-                return self._no_pair(place, join, given, pending)
+                return self._no_pair(place, join, lookup_values, pending)
             case First() as top:
-                rows = self._rows.rows(source, given)
+                rows = self._rows.rows(source, lookup_values)
                 if not rows.height:
-                    return [], [*pending, (source, given)]
+                    return [], [*pending, (source, lookup_values)]
                 return self._outranked(place, top, rows), pending
             case Union():
                 inputs = [each for each in node.inputs if not self._is_of_null_keys(each)]
+                negates = len(inputs) > 1 and self._negates(place)
+                counts = {self._name(each): self._times(each, lookup_values) for each in inputs if negates}
+                if any(counts.values()):
+                    summands = ", ".join(f"{name} {count:+,}" for name, count in counts.items())
+                    return [f"the counts of it add up to none in {node.label}: {summands}"], pending
                 lines = (
                     [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
                 )
-                return lines, [*pending, *((each, given) for each in reversed(inputs))]
-            case InTurn() if self._rows.rows(source, given).height:
+                return lines, [*pending, *((each, lookup_values) for each in reversed(inputs))]
+            case Negated() if (below_zero := self._times(source, lookup_values)) > 0:
+                return [f"{below} has it, and {node.label} makes {-below_zero:,} of its count"], pending
+            case InTurn() if self._rows.rows(source, lookup_values).height:
                 return [
                     f"{below} has it, and it waits for its turn in event time: the watermark has not passed it"
                 ], pending
             case TooLate():
-                return [f"no row with {_pairs(given)} came too late"], pending
+                return [f"no row with {_pairs(lookup_values)} came too late"], pending
             case LastOnes() | Once():
-                return [], [*pending, (source, given)]
+                return [], [*pending, (source, lookup_values)]
             case Unknown():
                 return [
                     f"which rows {node.label} makes is known to its function alone; look into {below}"
                 ], pending
             case _:
-                return [], [*pending, (source, given)]
+                return [], [*pending, (source, lookup_values)]
 
-    def _not_in_source(self, place: PlanId, given: pl.DataFrame) -> list[str]:
+    def _times(self, place: PlanId, lookup_values: pl.DataFrame) -> int:
+        """Return how often rows with these values are in a stage."""
+        return int(self._rows.rows(place, lookup_values).get_column(DIFF).sum())
+
+    def _negates(self, place: PlanId) -> bool:
+        """Return whether rows may be taken away from others on the way to a stage."""
+        return any(isinstance(self._plan[at].operation.shape, Negated) for at in self._plan.behind(place))
+
+    def _not_in_source(self, place: PlanId, lookup_values: pl.DataFrame) -> list[str]:
         name, lines = self._plan.inputs[place].name, []
         for entry in self._refused:
-            if name in entry.source.split(", ") and set(given.columns) <= set(entry.frame.columns):
-                rows = chosen_rows(entry.frame.select(given.columns), given)
+            if name in entry.source.split(", ") and set(lookup_values.columns) <= set(entry.frame.columns):
+                rows = chosen_rows(entry.frame.select(lookup_values.columns), lookup_values)
                 if rows.height:
                     lines.append(
                         f"source {name!r} has refused {_count(rows)} of these values in epoch {entry.epoch}: {entry.reason}"
                     )
         return lines or [
-            f"source {name!r} has no row with {_pairs(given)}: none was pushed, or it was taken back"
+            f"source {name!r} has no row with {_pairs(lookup_values)}: none was pushed, or it was taken back"
         ]
 
     def _remedy(self, place: PlanId) -> str:
@@ -209,53 +227,59 @@ class Reasons:
         return f"declare source {listed(names)} with retained=True, or a view here"
 
     def _not_computed(
-        self, place: PlanId, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+        self, place: PlanId, lookup_values: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         node = self._plan[place]
         (source,) = node.inputs
-        down = above(node, self._plan[source].schema, given)
+        down = above(node, self._plan[source].schema, lookup_values)
         if not down.width:
-            return [f"no row of {self._name(source)} gives {_pairs(given)} ({node.label})"], pending
+            return [f"no row of {self._name(source)} gives {_pairs(lookup_values)} ({node.label})"], pending
         if not self._rows.rows(source, down).height:
             return [], [*pending, (source, down)]
-        kept = _implied(node.operation.shape, given)
-        return self._differs(place, given, kept), pending
+        copied_names = _implied(node.operation.shape, self._plan[source].schema, lookup_values)
+        if not self._rows.rows(place, lookup_values.select(copied_names)).height:
+            rows = self._rows.rows(source, down)
+            shown = _indented(shown_rows(newest_first(rows, ())))
+            return [f"{node.label} makes no row of {_count(rows)} of {self._name(source)}:", *shown], pending
+        return self._differs(place, lookup_values, copied_names), pending
 
-    def _differs(self, place: PlanId, given: pl.DataFrame, kept: Sequence[str]) -> list[str]:
+    def _differs(self, place: PlanId, lookup_values: pl.DataFrame, equal_names: Sequence[str]) -> list[str]:
         """Show the rows that have some of the values and not the others."""
-        rows = self._rows.rows(place, given.select(kept))
-        others = [name for name in given.columns if name not in kept]
+        rows = self._rows.rows(place, lookup_values.select(equal_names))
+        others = [name for name in lookup_values.columns if name not in equal_names]
         if not rows.height:
-            return [f"{self._name(place)} makes no row of those with {_pairs(given.select(kept))}"]
+            return [
+                f"{self._name(place)} makes no row of those with {_pairs(lookup_values.select(equal_names))}"
+            ]
         return [
-            f"{self._name(place)} has {_count(rows)} with {_pairs(given.select(kept))}, not with {_pairs(given.select(others))}:",
-            *_indented(shown_rows(rows.select(*kept, *others, DIFF))),
+            f"{self._name(place)} has {_count(rows)} with {_pairs(lookup_values.select(equal_names))}, not with {_pairs(lookup_values.select(others))}:",
+            *_indented(shown_rows(rows.select(*equal_names, *others, DIFF))),
         ]
 
     def _no_group(
         self,
         place: PlanId,
-        given: pl.DataFrame,
+        lookup_values: pl.DataFrame,
         keys: Sequence[str],
         columns: Sequence[Column],
         pending: list[tuple[PlanId, pl.DataFrame]],
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         (source,) = self._plan[place].inputs
-        named = [name for name in given.columns if name in keys]
+        named = [name for name in lookup_values.columns if name in keys]
         if not named:
-            return [f"no group of {self._name(place)} has {_pairs(given)}"], pending
-        if len(named) < given.width and self._rows.rows(place, given.select(named)).height:
-            return self._differs(place, given, named), pending
-        down = copied(columns, given.select(named))
+            return [f"no group of {self._name(place)} has {_pairs(lookup_values)}"], pending
+        if len(named) < lookup_values.width and self._rows.rows(place, lookup_values.select(named)).height:
+            return self._differs(place, lookup_values, named), pending
+        down = copied(columns, lookup_values.select(named))
         if down.width < len(named):
             rows = self._rows.rows(source, down)
             if not chosen_rows(
-                with_keys(rows, [key for key in columns if key.name in named]), given.select(named)
+                with_keys(rows, [key for key in columns if key.name in named]), lookup_values.select(named)
             ).height:
                 return [
-                    f"no row of {self._name(source)} has the key {_pairs(given.select(named))}, which is computed"
+                    f"no row of {self._name(source)} has the key {_pairs(lookup_values.select(named))}, which is computed"
                 ], pending
-        return [f"no group has {_pairs(given.select(named))}, as no row reaches it"], [
+        return [f"no group has {_pairs(lookup_values.select(named))}, as no row reaches it"], [
             *pending,
             (source, down),
         ]
@@ -264,59 +288,67 @@ class Reasons:
         self,
         place: PlanId,
         grouped: Panes,
-        given: pl.DataFrame,
+        lookup_values: pl.DataFrame,
         pending: list[tuple[PlanId, pl.DataFrame]],
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         (source,) = self._plan[place].inputs
-        named = [name for name in given.columns if name in (*grouped.keys, *BOUNDS)]
+        named = [name for name in lookup_values.columns if name in (*grouped.keys, *BOUNDS)]
         if (
             named
-            and len(named) < given.width
+            and len(named) < lookup_values.width
             and self._rows.holds(place)
-            and self._rows.rows(place, given.select(named)).height
+            and self._rows.rows(place, lookup_values.select(named)).height
         ):
-            return self._differs(place, given, named), pending
-        lines = list(self._windows(place, given.select(named)))
+            return self._differs(place, lookup_values, named), pending
+        lines = list(self._windows(place, lookup_values.select(named)))
         keys = [name for name in named if name not in BOUNDS]
         if not keys or lines:
-            return lines or [f"no window has {_pairs(given)}"], pending
-        down = copied(grouped.key_columns, given.select(keys))
+            return lines or [f"no window has {_pairs(lookup_values)}"], pending
+        down = copied(grouped.key_columns, lookup_values.select(keys))
         rows = self._rows.rows(source, down)
         if not rows.height:
-            return [f"no row has the key {_pairs(given.select(keys))}"], [*pending, (source, down)]
-        late = self._late(place, given.select(keys))
+            return [f"no row has the key {_pairs(lookup_values.select(keys))}"], [*pending, (source, down)]
+        late = self._late(place, lookup_values.select(keys))
         return [
-            f"{self._name(source)} has {_count(rows)} with {_pairs(given.select(keys))}, none of them in that window in time:",
+            f"{self._name(source)} has {_count(rows)} with {_pairs(lookup_values.select(keys))}, none of them in that window in time:",
             *_indented(shown_rows(newest_first(rows, ()))),
             *late,
         ], pending
 
     def _late(self, place: PlanId, keys: pl.DataFrame) -> list[str]:
-        found = [
+        late_frames = [
             frame
             for frame in late_rows(self._plan, self._rows.compiled, place)
             if set(keys.columns) <= set(frame.columns)
         ]
-        late = [rows for frame in found if (rows := chosen_rows(frame, keys)).height]
+        late = [rows for frame in late_frames if (rows := chosen_rows(frame, keys)).height]
         return [f"{_count(rows)} came too late, and are in the ledger" for rows in late[:1]]
 
     def _no_pair(
-        self, place: PlanId, join: Paired, given: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+        self,
+        place: PlanId,
+        join: Paired,
+        lookup_values: pl.DataFrame,
+        pending: list[tuple[PlanId, pl.DataFrame]],
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         sides = self._plan[place].inputs
         names = [self._name(side) for side in sides]
-        parts = sides_of(join, given)
+        parts = sides_of(join, lookup_values)
         keys = (join.left_keys, join.right_keys)
         first = 0 if parts[0].width and not (join.kind == "right" and parts[1].width) else 1
         rows = self._rows.rows(sides[first], parts[first]) if parts[first].width else None
         if rows is None:
-            return [f"no pair of {names[0]} and {names[1]} has {_pairs(given)}"], pending
+            return [f"no pair of {names[0]} and {names[1]} has {_pairs(lookup_values)}"], pending
         if not rows.height:
             if join.kind == "inner" or first == (1 if join.kind == "right" else 0):
                 return [], [*pending, (sides[first], parts[first])]
             return [f"{names[first]} has no row with {_pairs(parts[first])}"], pending
         across = keys_across(rows, keys[first], keys[1 - first])
-        partners = self._rows.rows(sides[1 - first], across)
+        # A null key has no partner, although there may be rows with a null on the other side too.
+        keyed = across if join.nulls_equal or not across.width else across.drop_nulls()
+        partners = (
+            self._rows.rows(sides[1 - first], keyed) if keyed.height or not across.width else rows.clear()
+        )
         head = f"{names[first]} has {_count(rows)} of it:"
         if join.kind == "anti":
             return [
@@ -341,12 +373,13 @@ class Reasons:
                 f"it has no partner in {names[1 - first]}, on {_on(join)}:",
             ]
             return lines, [*pending, (sides[1 - first], across.head(1))]
-        kept = [
+        names_of_side = [
             column.name
             for column in join.columns
-            if (column.left, column.right)[first] in parts[first].columns and column.name in given.columns
+            if (column.left, column.right)[first] in parts[first].columns
+            and column.name in lookup_values.columns
         ]
-        return self._differs(place, given, kept), pending
+        return self._differs(place, lookup_values, names_of_side), pending
 
     def _outranked(self, place: PlanId, top: First, rows: pl.DataFrame) -> list[str]:
         node = self._plan[place]
@@ -363,7 +396,7 @@ class Reasons:
         )
         before = ordered.with_row_index("#").filter(chosen_mask(ordered, row.drop(DIFF)))["#"][0]
         rank = int(ordered[:before].get_column(DIFF).sum()) + 1
-        kept = (
+        first_of_group = (
             self._rows.rows(place, row.select(top.keys))
             if top.keys
             else self._rows.rows(place, pl.DataFrame())
@@ -378,7 +411,7 @@ class Reasons:
             f"{'is' if top.count == 1 else 'are'} kept ({node.label}). What {stands}:",
             *_indented(
                 shown_rows(
-                    kept.sort([*by, *ties], descending=[*flags[0], *[False] * len(ties)]),
+                    first_of_group.sort([*by, *ties], descending=[*flags[0], *[False] * len(ties)]),
                     most=top.count if top.count < MOST else MOST,
                 )
             ),
@@ -411,15 +444,17 @@ def _refused_by(label: str, condition: Column, below: str, rows: pl.DataFrame) -
     ]
 
 
-def _implied(operation: object, given: pl.DataFrame) -> list[str]:
-    """Return the columns that a stage copies from its input."""
+def _implied(operation: object, below: pl.Schema, lookup_values: pl.DataFrame) -> list[str]:
+    """Return the columns that a stage copies from its input, which has these."""
     if isinstance(operation, Computed):
         copies = {column.name for column in operation.columns if column.copies is not None}
-        return [name for name in given.columns if name in copies]
+        return [name for name in lookup_values.columns if name in copies]
     if isinstance(operation, Assigned):
-        return [name for name in given.columns if name not in BOUNDS]
+        return [name for name in lookup_values.columns if name not in BOUNDS]
+    if isinstance(operation, Unnested):
+        return [name for name in lookup_values.columns if name in below]
     changed = operation.columns if isinstance(operation, Exploded) else ()
-    return [name for name in given.columns if name not in changed]
+    return [name for name in lookup_values.columns if name not in changed]
 
 
 def chosen_mask(rows: pl.DataFrame, row: pl.DataFrame) -> pl.Series:
@@ -446,8 +481,8 @@ def _on(join: Paired) -> str:
     return ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs) or "nothing"
 
 
-def _pairs(given: pl.DataFrame) -> str:
-    return ", ".join(shown_rows(values(given), most=1)[:1]) or "these values"
+def _pairs(lookup_values: pl.DataFrame) -> str:
+    return ", ".join(shown_rows(values(lookup_values), most=1)[:1]) or "these values"
 
 
 def _count(rows: pl.DataFrame) -> str:

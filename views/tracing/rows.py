@@ -62,69 +62,71 @@ class Rows(ABC):
         """Return whether rows of a stage can be followed on although its rows are not known: that they are there is known otherwise."""
         return self.holds(place)
 
-    def rows(self, place: PlanId, wanted: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
+    def rows(self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
         """Return the rows of a stage with the values of one of the wanted ones in its columns, with ``_diff``.
 
         Without columns: those in the span of event time, or all.
         """
-        made = self._known((place, wanted, span))
+        result = self._known((place, lookup_values, span))
         waiting: list[tuple[Request, Steps]] = []
-        if made is None:
-            waiting.append(((place, wanted, span), self._steps((place, wanted, span))))
+        if result is None:
+            waiting.append(((place, lookup_values, span), self._steps((place, lookup_values, span))))
         # A chain of stages may be longer than Python's stack.
         while waiting:
             (at, values_there, within), steps = waiting[-1]
             try:
-                request = next(steps) if made is None else steps.send(made)
+                request = next(steps) if result is None else steps.send(result)
             except StopIteration as ended:
                 waiting.pop()
-                made = Delta(ended.value).consolidate().frame
-                self._made[at] = values_there, within, made
+                result = Delta(ended.value).consolidate().frame
+                self._made[at] = values_there, within, result
             else:
-                made = self._known(request)
-                if made is None:
+                result = self._known(request)
+                if result is None:
                     waiting.append((request, self._steps(request)))
-        assert made is not None, "the first request has a result"
-        return made
+        assert result is not None, "the first request has a result"
+        return result
 
     def _known(self, request: Request) -> pl.DataFrame | None:
         """Return the rows of a stage if they are those that were last made of it."""
-        place, wanted, span = request
+        place, lookup_values, span = request
         if place not in self._made:
             return None
-        before, within, made = self._made[place]
-        is_same = within == span and before.columns == wanted.columns and before.equals(wanted)
-        return made if is_same else None
+        before, within, last_rows = self._made[place]
+        is_same = within == span and before.columns == lookup_values.columns and before.equals(lookup_values)
+        return last_rows if is_same else None
 
-    def _is_looked_up(self, place: PlanId, wanted: pl.DataFrame) -> bool:
+    def _is_looked_up(self, place: PlanId, lookup_values: pl.DataFrame) -> bool:
         """Return whether the rows of a stage with these values are looked up, and not computed from those of others."""
-        del wanted
+        del lookup_values
         return self._is_kept(place)
 
     @abstractmethod
-    def _looked_up(self, place: PlanId, wanted: pl.DataFrame, span: Span | None) -> pl.DataFrame | None:
+    def _looked_up(
+        self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None
+    ) -> pl.DataFrame | None:
         """Return the rows that are kept of a stage with these values."""
 
     def _steps(self, request: Request) -> Steps:
         """Yield what is needed of other stages, and return the rows of this one."""
-        place, wanted, span = request
+        place, lookup_values, span = request
         node, schema = self.plan[place], self.plan[place].schema
-        if self._is_looked_up(place, wanted):
-            found = self._looked_up(place, wanted, span)
-            return Delta.empty(schema).frame if found is None else found.select(*schema, DIFF)
+        if self._is_looked_up(place, lookup_values):
+            kept_rows = self._looked_up(place, lookup_values, span)
+            return Delta.empty(schema).frame if kept_rows is None else kept_rows.select(*schema, DIFF)
         match node.operation.shape:
             case Computed() | Chosen() | Exploded() | Unnested() | Assigned() | Retimed() | Negated():
                 (source,) = node.inputs
-                down = above(node, self.plan[source].schema, wanted)
-                rows = yield source, values(down), span_above(node, wanted, span)
+                down = above(node, self.plan[source].schema, lookup_values)
+                rows = yield source, values(down), span_above(node, self.plan[source], lookup_values, span)
                 if isinstance(node.operation.shape, Negated):
                     return rows.with_columns(-pl.col(DIFF))
-                made, _ = applied(self.compiled, place, source, rows)
-                return made.filter(matching(made, wanted))
+                computed_rows, _ = applied(self.compiled, place, source, rows)
+                return computed_rows.filter(matching(computed_rows, lookup_values))
             case Union():
                 parts = []
                 for source in node.inputs:
-                    rows = yield source, wanted, span
+                    rows = yield source, lookup_values, span
                     parts.append(rows.select(*schema, DIFF))
                 return stack(parts)
         raise AssertionError(f"{node.label} keeps no rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,7 +14,6 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.windows.kinds import Given
 from evercurrent.core.group.aggregates import Column
 from evercurrent.core.operators.join import KEPT_ALONE
 
@@ -22,6 +21,7 @@ from ..compiler.builder import Compiled
 from ..expressions.elementwise import elementwise
 from ..plan.nodes import BOUNDS, PlanId, PlanNode
 from ..plan.shapes import Assigned, Computed, EventTime, Exploded, Paired, Unnested
+from ..plan.windowed import time_of_panes
 from ..proving.batch import is_among
 from .indexes import Span
 
@@ -29,27 +29,57 @@ BETWEEN = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The time at which stages without state are applied to rows, as it plays no part."""
 
 
-def above(node: PlanNode, below: pl.Schema, wanted: pl.DataFrame) -> pl.DataFrame:
+def above(node: PlanNode, below: pl.Schema, lookup_values: pl.DataFrame) -> pl.DataFrame:
     """Return what the values of rows of a node without state imply for the rows of its input, which has these columns."""
     match node.operation.shape:
         case Computed(columns=columns):
-            return copied(columns, wanted)
+            return copied(columns, lookup_values)
         case Exploded(columns=names):
-            return _but(wanted, names)
+            return _but(lookup_values, names)
         case Unnested():
-            return wanted.select(name for name in wanted.columns if name in below)
+            return lookup_values.select(name for name in lookup_values.columns if name in below)
         case Assigned(window=window):
-            return wanted if isinstance(window, Given) else _but(wanted, BOUNDS)
+            return lookup_values if window.is_given else _but(lookup_values, BOUNDS)
         case _:
-            return wanted
+            return lookup_values
 
 
-def span_above(node: PlanNode, wanted: pl.DataFrame, span: Span | None) -> Span | None:
-    """Return the span of event time in which all rows lie that a node assigns to one of the wanted windows."""
+def span_above(
+    node: PlanNode, below: PlanNode, lookup_values: pl.DataFrame, span: Span | None
+) -> Span | None:
+    """Return the span of event time in which all rows of its input lie that a node makes rows of a span or of windows from.
+
+    None if that is not known, as the column of the span is computed.
+    """
     shape = node.operation.shape
-    if span is not None or not isinstance(shape, Assigned) or not set(BOUNDS) <= set(wanted.columns):
-        return span
-    return span_of(wanted, shape.event_time)
+    if span is None:
+        is_of_windows = isinstance(shape, Assigned) and set(BOUNDS) <= set(lookup_values.columns)
+        return (
+            span_of(lookup_values, shape.event_time)
+            if isinstance(shape, Assigned) and is_of_windows
+            else None
+        )
+    match shape:
+        case Computed(columns=columns):
+            return _before_computing(span, next(each for each in columns if each.name == span.column), below)
+        case Exploded(columns=names):
+            return None if span.column in names else span
+        case Unnested():
+            return span if span.column in below.schema else None
+        case Assigned(window=window):
+            return span if window.is_given or span.column not in BOUNDS else None
+        case _:
+            return span
+
+
+def _before_computing(span: Span, column: Column, below: PlanNode) -> Span | None:
+    """Return a span of a computed column as one of the input: of a copy, or of the time of panes, which follows from a bound."""
+    if column.copies is not None:
+        return replace(span, column=column.copies)
+    time = below.event_time
+    if time is None or not column.expr.meta.eq(time_of_panes(time).alias(column.name)):
+        return None
+    return replace(span, column=time.column, shift=span.shift + time.shift)
 
 
 def span_of(windows: pl.DataFrame, time: EventTime) -> Span | None:
@@ -60,25 +90,27 @@ def span_of(windows: pl.DataFrame, time: EventTime) -> Span | None:
     return Span(time.column, time.shift, int(starts.min()), int(ends.max()))
 
 
-def copied(columns: Sequence[Column], wanted: pl.DataFrame) -> pl.DataFrame:
+def copied(columns: Sequence[Column], output_values: pl.DataFrame) -> pl.DataFrame:
     """Return values of output columns as those of the input columns that they copy."""
     names = {
-        column.copies: column.name for column in columns if column.copies and column.name in wanted.columns
+        column.copies: column.name
+        for column in columns
+        if column.copies and column.name in output_values.columns
     }
-    return pl.DataFrame([wanted.get_column(name).alias(copies) for copies, name in names.items()])
+    return pl.DataFrame([output_values.get_column(name).alias(copies) for copies, name in names.items()])
 
 
 def with_keys(rows: pl.DataFrame, keys: Sequence[Column]) -> pl.DataFrame:
     """Return the key columns of rows of a grouping's input."""
     # polars may compute a frame of one row otherwise.
-    given = pl.concat([rows, rows]) if rows.height == 1 else rows
-    made = [
-        given.get_column(key.copies).alias(key.name)
+    at_least_two = pl.concat([rows, rows]) if rows.height == 1 else rows
+    key_columns = [
+        at_least_two.get_column(key.copies).alias(key.name)
         if key.copies is not None
-        else given.select(elementwise(key.expr).alias(key.name)).to_series()
+        else at_least_two.select(elementwise(key.expr).alias(key.name)).to_series()
         for key in keys
     ]
-    return pl.DataFrame([_plain(column.head(rows.height)) for column in made])
+    return pl.DataFrame([_plain(column.head(rows.height)) for column in key_columns])
 
 
 def _plain(column: pl.Series) -> pl.Series:
@@ -100,9 +132,9 @@ def applied(
         return same, np.arange(same.height)
     # Diffs go through such operators as they are, so each row is marked by its number.
     numbered = Delta.of(rows.drop(DIFF), np.arange(1, rows.height + 1))
-    made = compiled.circuit.nodes[made_by].operator.step(BETWEEN, numbered).frame
-    owners = made.get_column(DIFF).to_numpy() - 1
-    return made.with_columns(rows.get_column(DIFF).gather(owners).alias(DIFF)), owners
+    results = compiled.circuit.nodes[made_by].operator.step(BETWEEN, numbered).frame
+    owners = results.get_column(DIFF).to_numpy() - 1
+    return results.with_columns(rows.get_column(DIFF).gather(owners).alias(DIFF)), owners
 
 
 def values(frame: pl.DataFrame) -> pl.DataFrame:
@@ -126,15 +158,15 @@ class Joined:
     right_index: Index
 
 
-def sides_of(join: Paired, wanted: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def sides_of(join: Paired, joined_values: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the values of joined rows under the names that they have on each side, as far as they come from it."""
     sides: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for column in join.columns:
         for side, name in zip(sides, (column.left, column.right), strict=True):
-            if name is not None and column.name in wanted.columns:
+            if name is not None and column.name in joined_values.columns:
                 side.setdefault(name, column.name)
     left, right = (
-        pl.DataFrame([wanted.get_column(column).alias(name) for name, column in side.items()])
+        pl.DataFrame([joined_values.get_column(column).alias(name) for name, column in side.items()])
         for side in sides
     )
     return left, right
@@ -155,9 +187,9 @@ def joined(join: Paired, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFr
         has[ours[right.get_column(DIFF).to_numpy()[theirs] > 0]] = True
         chosen = np.flatnonzero(has if join.kind == "semi" else ~has)
         return Joined(left, right, gather(left, chosen), chosen, np.full(len(chosen), -1))
-    kept = KEPT_ALONE.get(join.kind, ())
+    padded_sides = KEPT_ALONE.get(join.kind, ())
     for side, height, index in (("left", left.height, ours), ("right", right.height, theirs)):
-        if side in kept:
+        if side in padded_sides:
             alone = np.setdiff1d(np.arange(height), index)
             none = np.full(len(alone), -1)
             ours = np.concatenate([ours, alone if side == "left" else none])
@@ -172,8 +204,8 @@ def _pairs(join: Paired, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Index
         return places // max(right.height, 1), places % max(right.height, 1)
     words = []
     for side, keys in ((left, join.left_keys), (right, join.right_keys)):
-        made = key_words([side.get_column(key) for key in keys], side.height)
-        words.append(pl.DataFrame({"first": made.first, "second": made.seconds()}).with_row_index("at"))
+        hashes = key_words([side.get_column(key) for key in keys], side.height)
+        words.append(pl.DataFrame({"first": hashes.first, "second": hashes.seconds()}).with_row_index("at"))
         if not join.nulls_equal:
             nulls = side.select(pl.any_horizontal(pl.col(*keys).is_null())).to_series()
             words[-1] = words[-1].filter(~nulls)
@@ -209,17 +241,17 @@ def of_windows(panes: pl.DataFrame, rows: pl.DataFrame, keys: pl.DataFrame, time
         within = (instants[:, None] >= starts) & (instants[:, None] < ends)
         return np.flatnonzero(within.any(axis=1))
     words = key_words(keys.get_columns(), keys.height)
-    wanted = key_words(panes.select(keys.columns).get_columns(), panes.height)
-    left = pl.DataFrame({"a": wanted.first, "b": wanted.seconds(), "start": starts, "end": ends})
+    pane_words = key_words(panes.select(keys.columns).get_columns(), panes.height)
+    left = pl.DataFrame({"a": pane_words.first, "b": pane_words.seconds(), "start": starts, "end": ends})
     right = pl.DataFrame({"a": words.first, "b": words.seconds(), "at": instants}).with_row_index("row")
-    found = right.join(left, on=["a", "b"]).filter(
+    within_panes = right.join(left, on=["a", "b"]).filter(
         pl.col("at") >= pl.col("start"), pl.col("at") < pl.col("end")
     )
-    return np.unique(found["row"].to_numpy()).astype(np.intp)
+    return np.unique(within_panes["row"].to_numpy()).astype(np.intp)
 
 
-def matching(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
+def matching(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.Series:
     """Return which rows have the values of one of the wanted ones."""
-    if not wanted.width:
+    if not lookup_values.width:
         return pl.Series(np.ones(rows.height, np.bool_))
-    return is_among(rows.select(wanted.columns), wanted)
+    return is_among(rows.select(lookup_values.columns), lookup_values)

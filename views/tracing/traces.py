@@ -11,7 +11,6 @@ import polars as pl
 from evercurrent.core.columns.kernels import gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.windows.kinds import Custom, Fixed, Global, Sessions
 from evercurrent.core.state.ledger import MISSED
 
 from ..compiler.builder import Compiled
@@ -69,14 +68,14 @@ class Trace:
     remarks: list[str] = field(default_factory=list)
 
 
-def traced(rows: Rows, place: PlanId, wanted: pl.DataFrame) -> Trace:
+def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
     """Follow rows of a stage back, as far as what is needed is kept.
 
     Raises:
         UntraceableError: an operation cannot be followed back, or nothing is kept; says why.
     """
     trace = Trace()
-    pending: dict[PlanId, list[pl.DataFrame]] = {place: [values(wanted)]}
+    pending: dict[PlanId, list[pl.DataFrame]] = {place: [values(start_rows)]}
     while pending:
         at = max(pending)
         parts = pending.pop(at)
@@ -89,10 +88,10 @@ def traced(rows: Rows, place: PlanId, wanted: pl.DataFrame) -> Trace:
             is_counted = len(parts) == 1 and DIFF in parts[0].columns
             trace.ends[at] = parts[0] if is_counted or not here.width else rows.rows(at, here)
             continue
-        for source, found in origins:
-            if found.height:
+        for source, origin_rows in origins:
+            if origin_rows.height:
                 trace.edges.append((source, at))
-                pending.setdefault(source, []).append(found)
+                pending.setdefault(source, []).append(origin_rows)
     return trace
 
 
@@ -121,9 +120,9 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
         case (Computed() | Exploded() | Unnested() | Assigned()) as shape:
             down = above(node, rows.plan[source].schema, here)
             span = span_of(here, shape.event_time) if isinstance(shape, Assigned) else None
-            given = rows.rows(source, values(down), span)
-            made, owners = applied(rows.compiled, place, source, given)
-            yield source, given[np.unique(owners[matching(made, here).to_numpy()])]
+            input_rows = rows.rows(source, values(down), span)
+            computed_rows, owners = applied(rows.compiled, place, source, input_rows)
+            yield source, input_rows[np.unique(owners[matching(computed_rows, here).to_numpy()])]
         case Union():
             for each in node.inputs:
                 if rows.can_pass(each):
@@ -131,9 +130,14 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
         case Paired() as join:
             yield from _sides(rows, place, join, here)
         case Grouped(keys=keys, key_columns=columns):
-            wanted = values(here.select(keys))
-            given = rows.rows(source, copied(columns, wanted))
-            yield source, given.filter(matching(with_keys(given, columns), wanted)) if keys else given
+            group_keys = values(here.select(keys))
+            input_rows = rows.rows(source, copied(columns, group_keys))
+            yield (
+                source,
+                input_rows.filter(matching(with_keys(input_rows, columns), group_keys))
+                if keys
+                else input_rows,
+            )
         case Panes() as grouped:
             yield source, without_late(rows, place, _rows_of_panes(rows, source, grouped, here))
         case First(keys=keys) if rows.is_change:
@@ -194,12 +198,14 @@ def _changes_of_side(
     keys = (join.left_keys, join.right_keys)
     columns = []
     for own, other in zip(keys[side], keys[1 - side], strict=True):
-        given = [
+        key_parts = [
             part.get_column(name)
             for part, name in zip((parts[side], parts[1 - side]), (own, other), strict=True)
             if name in part.columns
         ]
-        columns.append((given[0] if len(given) == 1 else given[0].fill_null(given[1])).alias(own))
+        columns.append(
+            (key_parts[0] if len(key_parts) == 1 else key_parts[0].fill_null(key_parts[1])).alias(own)
+        )
     return rows.rows(place, values(pl.DataFrame(columns)))
 
 
@@ -214,45 +220,47 @@ def _rows_of_panes(rows: Rows, source: PlanId, grouped: Panes, panes: pl.DataFra
         raise UntraceableError(
             f"windows of {type(window).__name__} depend on the other rows of their key, so the rows of a pane are not known"
         )
-    by_time = isinstance(window, Sessions) or (isinstance(window, Fixed) and window.shifted_by_key)
-    names = [*grouped.keys, *(() if by_time or isinstance(window, Global) else BOUNDS)]
+    by_time = window.session_gap is not None or window.shifted_by_key
+    names = [*grouped.keys, *(() if by_time or window.is_global else BOUNDS)]
     columns = [key for key in keys if key.name in names]
-    wanted = values(panes.select(name for name in names if name in panes.columns))
-    down = copied(columns, wanted)
+    pane_values = values(panes.select(name for name in names if name in panes.columns))
+    down = copied(columns, pane_values)
     bounds = [name for name in names if name in BOUNDS and name not in grouped.keys]
-    down = pl.DataFrame([*down.get_columns(), *(wanted.get_column(name) for name in bounds)])
-    span = None if isinstance(window, Global | Custom) else span_of(panes, grouped.event_time)
-    given = rows.rows(source, values(down), span)
-    own = with_keys(given, columns)
+    down = pl.DataFrame([*down.get_columns(), *(pane_values.get_column(name) for name in bounds)])
+    span = span_of(panes, grouped.event_time) if window.needs_event_time else None
+    input_rows = rows.rows(source, values(down), span)
+    own = with_keys(input_rows, columns)
     if by_time:
-        return given[of_windows(values(panes.select(*grouped.keys, *BOUNDS)), given, own, grouped.event_time)]
-    own = pl.DataFrame([*own.get_columns(), *(given.get_column(name) for name in bounds)])
-    return given.filter(matching(own, wanted))
+        return input_rows[
+            of_windows(values(panes.select(*grouped.keys, *BOUNDS)), input_rows, own, grouped.event_time)
+        ]
+    own = pl.DataFrame([*own.get_columns(), *(input_rows.get_column(name) for name in bounds)])
+    return input_rows.filter(matching(own, pane_values))
 
 
-def without_late(rows: Rows, place: PlanId, given: pl.DataFrame) -> pl.DataFrame:
+def without_late(rows: Rows, place: PlanId, input_rows: pl.DataFrame) -> pl.DataFrame:
     """Leave out the rows that came too late for the windows of a grouping, as far as the ledger still has them."""
     late = [
         entry
         for entry in late_rows(rows.plan, rows.compiled, place)
-        if set(given.columns) <= set(entry.columns)
+        if set(input_rows.columns) <= set(entry.columns)
     ]
-    if not (late and given.height):
-        return given
-    refused = stack([frame.select(given.columns) for frame in late]).with_columns(-pl.col(DIFF))
-    return Delta(stack([given, refused])).consolidate().frame.filter(pl.col(DIFF) > 0)
+    if not (late and input_rows.height):
+        return input_rows
+    refused = stack([frame.select(input_rows.columns) for frame in late]).with_columns(-pl.col(DIFF))
+    return Delta(stack([input_rows, refused])).consolidate().frame.filter(pl.col(DIFF) > 0)
 
 
 def late_rows(plan: Plan, compiled: Compiled, place: PlanId) -> list[pl.DataFrame]:
     """Return the rows in the ledger that came too late for windows of a grouping, each with the bounds of one it missed."""
-    reason, found = f"too late for {plan.name_of(place)}:", []
+    reason, frames = f"too late for {plan.name_of(place)}:", []
     for entry in compiled.ledger.refused:
         if entry.reason.startswith(reason):
             frame = entry.frame
             if MISSED in frame.columns:
                 frame = frame.drop(BOUNDS).explode(MISSED, empty_as_null=False).unnest(MISSED)
-            found.append(frame)
-    return found
+            frames.append(frame)
+    return frames
 
 
 def _missing(rows: Rows, place: PlanId) -> str:

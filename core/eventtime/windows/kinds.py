@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,14 @@ from ...state.operator_contract import Operator
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""
+
+
+class Regular(NamedTuple):
+    """Windows of one size that start once a period, in microseconds: at ``offset``, and a whole number of periods from it."""
+
+    size: int
+    period: int
+    offset: int
 
 
 class WindowTraits:
@@ -63,6 +72,16 @@ class WindowTraits:
         """Return the gap of sessions; None of other windows."""
         return None
 
+    @property
+    def regular(self) -> Regular | None:
+        """Return size, period and offset of windows that start once a period, for all keys alike; None of others."""
+        return None
+
+    @property
+    def calendar(self) -> tuple[str, str | None] | None:
+        """Return the length and the time zone of windows of whole days, weeks, months or years; None of others."""
+        return None
+
 
 @tagged("core.eventtime.windows:Global")
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,11 @@ class Fixed(WindowTraits):
     offset: int = 0
     shifted_by_key: bool = False
 
+    @property
+    def regular(self) -> Regular | None:
+        """Return it, unless each key has windows of its own."""
+        return None if self.shifted_by_key else Regular(self.size, self.size, self.offset)
+
     def __str__(self) -> str:
         shifted = ", shifted by key" if self.shifted_by_key else ""
         return f"fixed windows of {spelled(self.size)}{_from(self.offset)}{shifted}"
@@ -101,6 +125,11 @@ class Sliding(WindowTraits):
     size: int
     period: int
     offset: int = 0
+
+    @property
+    def regular(self) -> Regular:
+        """Return it."""
+        return Regular(self.size, self.period, self.offset)
 
     def __str__(self) -> str:
         return f"sliding windows of {spelled(self.size)} every {spelled(self.period)}{_from(self.offset)}"
@@ -134,6 +163,11 @@ class Calendar(WindowTraits):
 
     every: str
     time_zone: str | None = None
+
+    @property
+    def calendar(self) -> tuple[str, str | None]:
+        """Return both."""
+        return self.every, self.time_zone
 
     def __str__(self) -> str:
         return f"calendar windows of {self.every}{f' in {self.time_zone}' if self.time_zone else ''}"
