@@ -22,9 +22,11 @@ from evercurrent.core.eventtime.triggers.kinds import (
 )
 from evercurrent.core.eventtime.watermarks.kinds import IngressTime
 from evercurrent.core.eventtime.windows.kinds import (
+    Count,
     Custom,
     Given,
     Global,
+    LastRows,
     Sessions,
     Window,
 )
@@ -211,7 +213,7 @@ def windowed_group(
     if not is_global:
         require_bounds(where, schema)
     check_trigger(where, plan, place, windowing)
-    if depends_on_key(windowing.window) and windowing.lateness is not None:
+    if isinstance(windowing.window, Count | LastRows) and windowing.lateness is not None:
         raise PlanError(
             f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"
