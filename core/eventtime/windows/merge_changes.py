@@ -155,8 +155,8 @@ class MergeChanges:
         """Return the start of the window that each merged window is now; ``NO_WINDOW`` if none of its rows are left."""
         windows = self._merged
         first = np.full(windows.count, NO_WINDOW)
-        kept = np.flatnonzero((self.now.exists & self.keeps)[windows.was_own])
-        np.minimum.at(first, windows.was_number[kept], windows.was_own[kept])
+        occupied = np.flatnonzero((self.now.exists & self.keeps)[windows.was_own])
+        np.minimum.at(first, windows.was_number[occupied], windows.was_own[occupied])
         has_rows = np.flatnonzero(first != NO_WINDOW)
         heirs = first.copy()
         heirs[has_rows] = self.now.start[first[has_rows]]
