@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format bench docs wheel lock setup clean
+.PHONY: help run test test-long examples check format bench docs wheel lock setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ test-long: $(READY) ## the same with many more examples, others each time; SEED=
 	@echo "to repeat this run: make test-long SEED=$(SEED)"
 	@EVERCURRENT_TEST_PROFILE=long $(PYTEST) $(PARALLEL) --hypothesis-seed=$(SEED) $(ARGS)
 	@echo "to repeat this run: make test-long SEED=$(SEED)"
+
+examples: $(READY) ## choose the examples of laws that `make test` runs; ARGS="tests/laws/test_undo.py" for these, none for all that have some
+	@$(PY) tests/choose_examples.py $(ARGS)
 
 test-versions: $(PY) ## the tests with each set of versions in tests/versions/sets.toml; ARGS="--only lowest" for one set
 	@$(PY) -m pip install --quiet uv

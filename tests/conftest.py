@@ -1,5 +1,8 @@
 """Two Hypothesis profiles: ``quick`` is the same in every run; ``long`` looks further, for nights. One Spark for all.
 
+In ``quick`` a law runs the examples that were chosen of it, and generates few; with ``EVERCURRENT_TEST_EXAMPLES=random`` it
+generates all of its number.
+
 ``make test-long`` chooses a seed, another in every run, and prints it; ``make test-long SEED=...`` repeats that run.
 """
 
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from chosen_examples import Outcome, chosen_first, kept
 from evercurrent.core.data.tags import refuse_untagged
 from evercurrent.views.testing.pytest_plugin import TranscriptItem
 from transcripts_checked import assert_deltas_are_the_contents, transcripts_held_to_contract
@@ -27,8 +31,10 @@ settings.register_profile(
 settings.register_profile(
     "long", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=CALM
 )
-settings.load_profile(os.environ.get("EVERCURRENT_TEST_PROFILE", "quick"))
-
+PROFILE = os.environ.get("EVERCURRENT_TEST_PROFILE", "quick")
+settings.load_profile(PROFILE)
+CHOSEN = kept() if PROFILE == "quick" and os.environ.get("EVERCURRENT_TEST_EXAMPLES") != "random" else {}
+LAPSED = "chosen examples that no longer apply"
 
 WAIT_FOR_THE_DISK = ("store/", "durability/test_power_failure.py")
 """Tests of what is on the disk when it is said to be there."""
@@ -54,8 +60,8 @@ def is_open(descriptor: int) -> None:
 
 
 WITHOUT_THE_SESSION = (
-    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_early_worker", "test_examples",
-    "test_spark_connect", "test_spark_faults", "test_spark_versions",
+    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_cluster", "test_cluster_kills", "test_deploy",
+    "test_early_worker", "test_examples", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 
@@ -101,6 +107,20 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     return None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Run the examples that were chosen of a law, before the few that it then generates."""
+    chosen = CHOSEN.get(pyfuncitem.nodeid)
+    if chosen is None or not hasattr(pyfuncitem.obj, "hypothesis"):
+        return (yield)
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    outcome = Outcome(chosen)
+    with chosen_first(pyfuncitem.obj, arguments, outcome):
+        if outcome.lapsed:
+            pyfuncitem.user_properties.append((LAPSED, outcome.lapsed))
+        return (yield)
+
+
 def pytest_collection_finish() -> None:
     """Leave the modules and tests that are loaded to themselves: looking for garbage among them takes a twentieth of the time."""
     gc.collect()
@@ -113,7 +133,17 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say in one line how many tests are skipped in a clone that lacks the folder beside it."""
+    """Say in a line how many tests are skipped in a clone that lacks the folder beside it, and what is to be chosen anew."""
+    lapsed = [
+        report.nodeid
+        for report in terminalreporter.getreports("passed")
+        if report.when == "call" and LAPSED in dict(report.user_properties)
+    ]
+    if lapsed:
+        terminalreporter.write_line(
+            f"{len(lapsed)} laws have {LAPSED}, and generate others in their place: "
+            f'make examples ARGS="{" ".join(sorted({nodeid.partition("::")[0] for nodeid in lapsed}))}"'
+        )
     reasons = [
         str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if report.longrepr
     ]

@@ -36,7 +36,7 @@ def raising_node(node: Any, *, after: bool) -> Iterator[None]:
         node.operator = operator
 
 
-WRITING = ("stage", "stage_rows", "stage_entries", "set", "due", "advance")
+WRITING = ("stage", "stage_rows", "stage_entries", "stage_unhashed", "set", "due", "advance")
 """Methods by which something is made ready in a state."""
 
 

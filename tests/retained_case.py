@@ -10,8 +10,8 @@ from harness import frame_of_entries
 from strategies import Case
 
 
-def engine_after(case: Case) -> ec.Engine:
-    """Return an engine after all epochs of a case, with a view for each line; a case that overflows is no example."""
+def declared(case: Case) -> ec.Engine:
+    """Return an engine with a view for each line of a case, before its epochs."""
     engine = ec.Engine()
     sources = {
         name: engine.source(name, columns, kind="diffs", retained=True)
@@ -19,6 +19,12 @@ def engine_after(case: Case) -> ec.Engine:
     }
     for name, collection in case.program.run(sources).items():
         engine.view(name, collection)
+    return engine
+
+
+def engine_after(case: Case) -> ec.Engine:
+    """Return an engine after all epochs of a case, with a view for each line; a case that overflows is no example."""
+    engine = declared(case)
     try:
         for epoch in case.epochs:
             with engine.epoch():

@@ -37,12 +37,27 @@ class Family:
     """The modules that are held to it, by their beginnings."""
     own: tuple[str, ...] = ()
     """Those that are not, although they are among these."""
+    types: tuple[str, ...] = ()
+    """Those of the family that stand for all of it: anyone may ask for them, to check what a user gave."""
 
 
 OPERATORS = Family(f"{PACKAGE}.core.state.operator_contract.Operator", LAYERS)
 PLAN_NODES = Family(
     f"{PACKAGE}.views.plan.traits.Traits", ("views", "spark_bridge"), ("views.plan", "views.compiler")
 )
+
+WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES = (
+    Family(f"{PACKAGE}.core.{base}", LAYERS, types=tuple(f"{PACKAGE}.core.{each}" for each in (base, *types)))
+    for base, *types in (
+        ("eventtime.watermarks.kinds.Watermark",),
+        ("eventtime.triggers.kinds.Trigger",),
+        ("eventtime.windows.kinds.WindowTraits", "eventtime.windows.kinds.Window"),
+        ("data.clock.OwnClock",),
+        ("group.aggregates.AggregateTraits", "group.aggregates.Aggregate"),
+    )
+)
+KINDS = (WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES)
+"""What a user may have more of some day, each kind in a file of its own."""
 
 
 def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
@@ -98,7 +113,7 @@ def classes_in(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
-    """The classes in ``isinstance``, ``issubclass`` and class patterns, with their lines."""
+    """The classes in ``isinstance``, ``issubclass``, class patterns and comparisons of types, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass):
             yield node.lineno, node.cls
@@ -108,6 +123,8 @@ def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
             and node.func.id in ("isinstance", "issubclass")
         ):
             yield from ((node.lineno, each) for each in classes_in(node.args[1]))
+        elif isinstance(node, ast.Compare) and ast.unparse(node.left).startswith("type("):
+            yield from ((node.lineno, each) for part in node.comparators for each in classes_in(part))
 
 
 def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
@@ -115,10 +132,17 @@ def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, 
     return [
         f"{module}:{line}: {ast.unparse(each)}"
         for line, each in tested_classes(tree)
-        if isinstance(each, ast.Name)
-        and (meant := names.get(each.id)) in members_of(family)
-        and meant != f"{module}.{each.id}"
+        if (meant := meaning_of(each, names)) in members_of(family)
+        and meant not in family.types
+        and meant.rpartition(".")[0] != module
     ]
+
+
+def meaning_of(node: ast.expr, names: dict[str, str]) -> str:
+    """What a name means, or ``module.name``, by module and name; empty if that is not of this package."""
+    if isinstance(node, ast.Attribute):
+        return f"{meaning_of(node.value, names)}.{node.attr}"
+    return names.get(node.id, "") if isinstance(node, ast.Name) else ""
 
 
 def is_held(family: Family, module: str) -> bool:

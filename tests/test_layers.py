@@ -16,11 +16,17 @@ from pathlib import Path
 import pytest
 
 from source_modules import (
+    AGGREGATES,
+    CLOCKS,
+    KINDS,
     LAYERS,
     OPERATORS,
     PACKAGE,
     PLAN_NODES,
     ROOT,
+    TRIGGERS,
+    WATERMARKS,
+    WINDOWS,
     Family,
     class_tests_in,
     is_held,
@@ -49,12 +55,13 @@ FLOORS = (
     {"views.plan", "views.checkpoint", "views.sinks"},
     {"views.dataframe", "views.compiler", "views.epochs"},
     {"views.inspection", "views.timeline", "views.durability", "views.proving"},
+    {"views.tracing"},
     {"views.partitioned"},
     {"views.engine"},
     {"views.testing", "views.apps"},
     {"views.cli"},
     # spark_bridge
-    {"spark_bridge.runtime"},
+    {"spark_bridge.runtime", "spark_bridge.deploy"},
     {"spark_bridge.input"},
     {"spark_bridge.execution"},
     {"spark_bridge.output"},
@@ -421,9 +428,9 @@ def test_nobody_else_knows_how_polars_writes_expressions():
 # Who asks for the class of what.
 
 
-@pytest.mark.parametrize("family", [OPERATORS, PLAN_NODES])
+@pytest.mark.parametrize("family", [OPERATORS, PLAN_NODES, *KINDS], ids=lambda family: family.base)
 def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Family):
-    assert len(members_of(family)) > 10
+    assert len(members_of(family)) > (4 if family in KINDS else 10)
     found = [
         line
         for module, (tree, names) in trees().items()
@@ -433,7 +440,16 @@ def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Fam
     assert found == [], "say it with a member of the base class"
 
 
-def test_nobody_asks_an_operator_what_members_it_has():
+WITH_MEMBERS = ("operator", "watermark", "specification", "trigger", "window", "clock", "aggregate")
+"""Of what is called so, nobody asks which members it has."""
+
+
+def is_of_a_kind(written: str) -> bool:
+    """Whether an expression seems to be an operator, or of a kind."""
+    return "operator" in written or any(word in written.split(".")[-1] for word in WITH_MEMBERS)
+
+
+def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
     found = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module, (tree, _) in trees().items()
@@ -441,9 +457,10 @@ def test_nobody_asks_an_operator_what_members_it_has():
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("hasattr", "getattr")
-        and "operator" in ast.unparse(node.args[0])
+        and is_of_a_kind(ast.unparse(node.args[0]))
+        and ast.unparse(node.args[1]) != "'__name__'"
     ]
-    assert found == [], "members of operators have defaults in their base class"
+    assert found == [], "members of operators and kinds have defaults in their base class"
 
 
 @pytest.mark.parametrize(
@@ -457,9 +474,38 @@ def test_nobody_asks_an_operator_what_members_it_has():
         ),
         (PLAN_NODES, "from ..plan.nodes import Group, Top\nisinstance(x, (Top, Group))"),
         (PLAN_NODES, "from ..plan.nodes import Operation\nisinstance(x, Operation)"),
+        (
+            WATERMARKS,
+            "from evercurrent.core.eventtime.watermarks.kinds import Perfect\nisinstance(x, Perfect)",
+        ),
+        (
+            WATERMARKS,
+            "from evercurrent.core.eventtime.watermarks import kinds\nisinstance(x, kinds.Perfect)",
+        ),
+        (
+            TRIGGERS,
+            "from evercurrent.core.eventtime.triggers.custom import Custom\nmatch x:\n    case Custom():\n        pass",
+        ),
+        (
+            WINDOWS,
+            "from evercurrent.core.eventtime.windows.kinds import Global, Given\nisinstance(x, Global | Given)",
+        ),
+        (
+            CLOCKS,
+            "from evercurrent.core.eventtime.watermarks.holds import HeldWatermark\nisinstance(x, HeldWatermark)",
+        ),
+        (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\nisinstance(x, Additive)"),
+        (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\ntype(x) is Additive"),
     ],
 )
 def test_finds_who_asks_for_a_class(family: Family, source: str):
     module, tree = f"{PACKAGE}.views.engine.engine", ast.parse(source)
     assert is_held(family, module)
     assert len(class_tests_in(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1
+
+
+def test_anyone_may_check_that_something_is_of_a_family():
+    module = f"{PACKAGE}.views.engine.engine"
+    source = "from evercurrent.core.eventtime.triggers.kinds import Trigger\nisinstance(x, Trigger)"
+    tree = ast.parse(source)
+    assert class_tests_in(TRIGGERS, module, tree, names_in(module, Path("x.py"), tree)) == []

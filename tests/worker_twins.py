@@ -88,7 +88,7 @@ class WorkerTwinRunning(Running):
         workers = self._engine.shift.workers[now.epoch % len(self._engine.shift.workers)]
         if workers != self._workers_now:
             team = Team(workers, self._turn)
-            self._by_workers = WorkerEvaluator(self._plan, self._other, self._views, team, workers)
+            self._by_workers = WorkerEvaluator(self._plan, self._other, team, workers)
             self._workers_now = workers
         return self._follows.make_real(self._by_workers, now, TakenInput(epoch_input, epoch_input.arrived()))
 

@@ -1,11 +1,13 @@
 """One file per question: which programs run, what they are compared with, what the targets are."""
 
 from bench.figures import (
+    added_view,
     chain,
     deep,
     durability,
     fixed_windows,
     growth,
+    lineage,
     memory,
     one_row,
     open_windows,
@@ -15,6 +17,7 @@ from bench.figures import (
     sessions,
     spark_chain,
     spark_one_row,
+    spark_shapes,
     spark_state,
     state,
     wide,
@@ -39,7 +42,10 @@ FIGURES = {
     "growth": growth.measure,
     "wide": wide.measure,
     "deep": deep.measure,
+    "added-view": added_view.measure,
+    "lineage": lineage.measure,
     "spark-chain": spark_chain.measure,
     "spark-one-row": spark_one_row.measure,
     "spark-state": spark_state.measure,
+    "spark-shapes": spark_shapes.measure,
 }

@@ -11,7 +11,7 @@ import polars as pl
 
 from ..columns.grouping import consolidated_rows
 from ..columns.kernels import Ints, Keys
-from ..data.clock import Clock, Now, OwnClock, bases
+from ..data.clock import MovedClock, Now, OwnClock, bases
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
 from ..state.channels import Channel, Finding
@@ -143,7 +143,7 @@ class Checked(Operator):
         return self.operator.is_due(now)
 
     @property
-    def moved_clock(self) -> Clock | None:
+    def moved_clock(self) -> MovedClock | None:
         """Return the clock that the wrapped operator moves."""
         return self.operator.moved_clock
 

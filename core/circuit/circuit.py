@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, NewType
@@ -34,10 +34,8 @@ class Node:
 
     ``looks`` are all channels and states that its operator ``looks_at``, and ``reads`` the nodes that it thereby reads:
     those that give them and, for a look-up, those that the look-up reads. ``findings`` are its own findings. ``timed_by`` are the nodes that move the clocks that it reads.
-    ``identity``
-    identifies what it computes, from the sources on; empty if not given. If its states hold less than they did in earlier
-    versions, ``identity_before`` is the one that it had in these, by which nodes downstream are still identified. A node without inputs takes the rows that arrive
-    under its name. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
+    A node without inputs takes the rows that arrive under its name. ``identify``, if given, sets the identities when one of
+    them is first read, as most circuits never need them. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
     change in which no row has that value in that column. ``seconds``, ``rows_in`` and
     ``rows_out`` are totals over all epochs that were committed.
     """
@@ -47,7 +45,6 @@ class Node:
     inputs: tuple[NodeId, ...]
     states: tuple[State, ...] = ()
     placement: Placement = ANYWHERE
-    identity: str = ""
     only: tuple[str, int | str] | None = None
     looks: tuple[Look, ...] = ()
     reads: tuple[NodeId, ...] = ()
@@ -56,7 +53,34 @@ class Node:
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
-    identity_before: str = ""
+    identify: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    _identity: str = ""
+    _identity_before: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Return what identifies what it computes, from the sources on; empty if not given."""
+        if self.identify is not None:
+            self.identify()
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: str) -> None:
+        self._identity = identity
+
+    @property
+    def identity_before(self) -> str:
+        """Return the identity that it had in earlier versions, by which nodes downstream are still identified.
+
+        It is empty unless its states held more in these.
+        """
+        if self.identify is not None:
+            self.identify()
+        return self._identity_before
+
+    def set_identities(self, identity: str, before: str) -> None:
+        """Set both identities, which are no longer to be found."""
+        self._identity, self._identity_before, self.identify = identity, before, None
 
 
 MOST_LOOKED_UP = 4_096
@@ -223,7 +247,7 @@ class Circuit:
         looks = tuple(dict.fromkeys(looks))
         timed_by = self._timed_by(operator)
         self.nodes.append(
-            Node(name, operator, inputs, tuple(states), placement, "", only, looks, reads, findings, timed_by)
+            Node(name, operator, inputs, tuple(states), placement, only, looks, reads, findings, timed_by)
         )
         return number
 
@@ -256,7 +280,7 @@ class Circuit:
         ``commit`` or ``discard`` has to follow, the latter also if this raises.
         """
         self._links.grow(self.nodes)
-        evaluated = EpochDeltas(Deltas(self.nodes, self._nothing), {})
+        evaluated = EpochDeltas(self.empty_deltas(), {})
         deltas, before, active = evaluated.deltas, self._active_before, set[NodeId]()
         self._active_before = None
         with hashing_by(self.key_hash):
@@ -316,6 +340,26 @@ class Circuit:
                 (due if acts else stale).add(other)
                 heappush(waiting, other)
 
+    def visits(self, due: Iterable[NodeId], deltas: Deltas, within: Container[NodeId]) -> Iterator[NodeId]:
+        """Yield nodes that have something to do, in order, and those among ``within`` that this reaches.
+
+        The caller steps each one and adds to ``deltas``. It has to know which nodes wake by themselves.
+        """
+        self._links.grow(self.nodes)
+        waiting = sorted(due)
+        while waiting:
+            place = heappop(waiting)
+            if place in deltas:
+                continue  # It was in the queue twice.
+            yield place
+            for other in (*self._links.reached(place, deltas[place]), *self._links.readers[place]):
+                if other in within:
+                    heappush(waiting, other)
+
+    def empty_deltas(self) -> Deltas:
+        """Return the deltas of an epoch in which no node was visited yet."""
+        return Deltas(self.nodes, self._nothing)
+
     def commit(self, evaluated: EpochDeltas) -> None:
         """Run the second phase, in which staged changes become the state. It cannot fail."""
         deltas = evaluated.deltas
@@ -342,6 +386,7 @@ class Circuit:
         for state in self.states:
             state.discard()
         self._clear_findings()
+        self._active_before = None
 
     def _clear_findings(self) -> None:
         for finding in self._findings:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NewType, Protocol
+
+import polars as pl
+
+from ..columns.kernels import Ints
 
 Epoch = NewType("Epoch", int)
 """Number of an atomic step of the engine: 1 for the first, without gaps. 0 is "before any input"."""
@@ -72,6 +77,54 @@ class OwnClock:
     def _check(self, moment: str) -> None:
         if self.guard is not None:
             self.guard(moment)
+
+
+Collect = Callable[[pl.DataFrame, Ints], None]
+"""Takes rows with diffs that may move a clock, and their event times."""
+
+
+class MovedClock(OwnClock, ABC):
+    """A clock that an operator moves, by rows of a source or by the windows that hold it back.
+
+    Where rows are cut into buckets it is moved in one process, and pinned in the others.
+    """
+
+    is_held = False
+    """Whether windows hold it back; else rows move it."""
+
+    _pinned: tuple[int, int] | None = None
+
+    @property
+    @abstractmethod
+    def before(self) -> int:
+        """See ``Clock``."""
+
+    @property
+    @abstractmethod
+    def now(self) -> int:
+        """See ``Clock``."""
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """Return what its saved memory depends on, which is recorded beside its identity; empty if that is nothing."""
+        return ()
+
+    @property
+    def held_at(self) -> int:
+        """Return the instant at which windows hold it back; the end of time if none does."""
+        return END_OF_TIME
+
+    def stage(self, held_at: int) -> None:
+        """Stage that windows hold it back at this instant."""
+        raise NotImplementedError
+
+    def pin(self, before: int, now: int) -> None:
+        """Use these watermarks in this process until the next call: what moves the clock is in other processes."""
+        self._pinned = before, now
+
+    def collect(self, collect: Collect) -> None:
+        """Hand rows that would move it to a function from now on, as it is moved elsewhere; nothing if no rows move it."""
+        return
 
 
 class UnknownClock(OwnClock):

@@ -54,6 +54,11 @@ class InputError(EvercurrentError, ValueError):
     """
 
 
+@tagged("core.errors:NotFilledError")
+class NotFilledError(InputError):
+    """A read of a view that is still being filled (``engine.view(..., background=True)``), or whose fill has failed."""
+
+
 @tagged("core.errors:FileError")
 class FileError(InputError):
     """A file that cannot be read to its end; names the file and the first row that was not read.

@@ -7,7 +7,7 @@ them. The state of a group is these columns and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -52,6 +52,9 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
 DIGITS = 38
 """The most digits of a decimal."""
 
+ROOM = 2**62
+"""Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
+
 Sums = Mapping[str, Ints]
 
 RowPart = Callable[[str, AnyColumn, Ints], dict[str, Ints]]
@@ -75,6 +78,22 @@ def contributions(parts: Sequence[tuple[str, RowPart]], rows: Delta, diffs: Ints
     for name, part in parts:
         added |= part(name, rows.column(name), diffs)
     return added
+
+
+def require_room(where: str, sums: Sums, modulo: Collection[str]) -> None:
+    """Check that sums cannot wrap in the next epoch; those in ``modulo`` may.
+
+    Raises:
+        ArithmeticRefusedError: one could.
+    """
+    for name, column in sums.items():
+        if name in modulo or not len(column):
+            continue
+        least, greatest = least_and_greatest(column)
+        if greatest >= ROOM or least <= -ROOM:
+            raise ArithmeticRefusedError(
+                f"{where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
+            )
 
 
 def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:

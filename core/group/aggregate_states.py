@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -97,19 +97,27 @@ def _taken(column: Ints, positions: Index) -> Ints:
     return column if len(positions) == len(column) else column[positions]
 
 
-class AggregateState(Protocol):
+class AggregateState(ABC):
     """One aggregate of a group operator."""
 
+    counts_input: ClassVar[bool] = False
+    """Whether it adds up over the diffs of an input of its own."""
+
+    @property
+    def column(self) -> str:
+        """Return the additive column of the group that it alone has; empty if there is none."""
+        return ""
+
+    @abstractmethod
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
-        ...
 
+    @abstractmethod
     def change(self, change: Change) -> AnyColumn:
         """Return the aggregate of each row of the change."""
-        ...
 
 
-class ReadAggregateState(ABC):
+class ReadAggregateState(AggregateState):
     """An aggregate whose values are read from rows: those of the group, or those of its state."""
 
     _spine: Spine
@@ -145,7 +153,7 @@ class ReadAggregateState(ABC):
         """Return the aggregate of each of ``height`` groups, from their rows."""
 
 
-class AdditiveState:
+class AdditiveState(AggregateState):
     """An aggregate that is a function of the group's additive columns."""
 
     def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
@@ -161,11 +169,13 @@ class AdditiveState:
         return finish(self._aggregate, self._dtype, change.sums, len(change))
 
 
-class InputState:
+class InputState(AggregateState):
     """A number that adds up over the diffs of an input of its own.
 
     The number of different values adds up over the output of ``Distinct`` for (group, value) pairs.
     """
+
+    counts_input = True
 
     def __init__(self, aggregate: Distinct | SuppliedValue) -> None:
         self._aggregate = aggregate
@@ -173,9 +183,7 @@ class InputState:
     @property
     def column(self) -> str:
         """Return the additive column that counts the values, or holds the supplied number."""
-        if isinstance(self._aggregate, Distinct):
-            return f"distinct:{self._aggregate.input}"
-        return f"told:{self._aggregate.output}"
+        return self._aggregate.column
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
@@ -201,15 +209,14 @@ class FirstByState(ReadAggregateState):
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         values = rows.payload.get_column(self._aggregate.input).alias(self._aggregate.output)
-        return _placed(values, rows.owners, height)
+        return placed(values, rows.owners, height)
 
 
 class RecomputedState(ReadAggregateState):
     """An aggregate computed by polars from all rows of each group.
 
     ``twice``: it computes with values of rows, which polars does differently for a single row (``row_values``). So every
-    group is computed together with a copy of itself. ``is_median``: it is the median of its input, by which rows are in
-    order, so that polars needs only the one or two in the middle of each group.
+    group is computed together with a copy of itself.
     """
 
     _count = None
@@ -221,10 +228,8 @@ class RecomputedState(ReadAggregateState):
         *,
         keyless: bool,
         twice: bool = True,
-        is_median: bool = False,
     ) -> None:
         self._aggregate = aggregate
-        self._is_median = is_median
         self._twice = twice
         self._spine = arrangement
         self._of_nothing = self._computed_of_nothing() if keyless else None
@@ -234,9 +239,6 @@ class RecomputedState(ReadAggregateState):
         return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
-        if self._is_median:
-            _require_few(rows.diffs)
-            rows = middle_rows(rows, self._aggregate.inputs[0])
         frame, owners = _repeated_rows(rows)
         if self._twice and len(owners):
             frame, owners = twice(frame), np.concatenate((owners, owners + height))
@@ -246,7 +248,7 @@ class RecomputedState(ReadAggregateState):
         if self._twice:
             computed = computed.slice(0, computed.height // 2)
         values = computed.get_column(self._aggregate.output).cast(self._aggregate.dtype)
-        return _placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
+        return placed(values, computed.get_column(OWNER).to_numpy(), height, self._of_nothing)
 
 
 class RecomputedUserState(ReadAggregateState):
@@ -270,7 +272,7 @@ class RecomputedUserState(ReadAggregateState):
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         values = pl.Series(aggregate.output, results, aggregate.dtype)
-        return _placed(values, owners[starts], height, self._of_nothing)
+        return placed(values, owners[starts], height, self._of_nothing)
 
 
 class RetractableAggregate(ReadAggregateState):
@@ -286,8 +288,13 @@ class RetractableAggregate(ReadAggregateState):
         self._form = form
         self._of_nothing = _of_nothing(aggregate) if keyless else None
         self.input = aggregate.input
-        self.column = f"values:{aggregate.output}"
+        self._column = f"values:{aggregate.output}"
         self.spine = self._spine = Spine(Layout(pl.Schema({STATE: pl.Binary()}), by_row=True), route)
+
+    @property
+    def column(self) -> str:
+        """Return the additive column with the sum of the words of the rows."""
+        return self._column
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
         """Stage the states after these rows, and no state for groups that are ``empty``."""
@@ -349,7 +356,7 @@ class RetractableAggregate(ReadAggregateState):
             aggregate.extract(self._form.loads(state)) for state in rows.payload.get_column(STATE).to_list()
         ]
         values = pl.Series(aggregate.output, results, aggregate.dtype)
-        return _placed(values, rows.owners, height, self._of_nothing)
+        return placed(values, rows.owners, height, self._of_nothing)
 
 
 def _column(states: list[bytes]) -> pl.DataFrame:
@@ -360,33 +367,11 @@ def _of_nothing(aggregate: Custom) -> pl.Series:
     return pl.Series(aggregate.output, [aggregate.extract(aggregate.create())], aggregate.dtype)
 
 
-def middle_rows(rows: KeyRows, column: str) -> KeyRows:
-    """Return the middle row of each owner with an odd number of values, the two middle ones of others; nulls do not count.
-
-    Rows of an owner are in the order of the column. A row that is both middle ones has the diff 2.
-    """
-    values = rows.payload.get_column(column)
-    places = np.flatnonzero(values.is_not_null().to_numpy()) if values.has_nulls() else np.arange(len(values))
-    owners, diffs = rows.owners[places], rows.diffs[places]
-    ends = np.cumsum(diffs)
-    lasts = np.flatnonzero(np.append(owners[1:] != owners[:-1], True)[: len(owners)])
-    before = np.concatenate(([0], ends[lasts]))
-    # The two middle values of an owner, counted from 0 among all values; they are one if their number is odd.
-    lower, upper = (before[:-1] + before[1:] - 1) // 2, (before[:-1] + before[1:]) // 2
-    one, other = (np.searchsorted(ends, middle, side="right") for middle in (lower, upper))
-    times = 1 + ((one == other) & (lower != upper))
-    chosen = np.stack((one, other), axis=1).ravel()
-    counts = np.stack((times, np.where(one == other, 0, 1)), axis=1).ravel()
-    occurs = counts > 0
-    at = chosen[occurs]
-    return KeyRows(owners[at], gather(rows.payload, places[at]), counts[occurs])
-
-
 def _repeated_rows(rows: KeyRows) -> tuple[pl.DataFrame, Index]:
     """Return each row as often as its diff, and the number of its group."""
     if (rows.diffs == 1).all():
         return pl.DataFrame(rows.payload.get_columns()), rows.owners
-    _require_few(rows.diffs)
+    require_few(rows.diffs)
     every = np.repeat(np.arange(len(rows.owners)), rows.diffs)
     return gather(rows.payload, every), rows.owners[every]
 
@@ -395,7 +380,7 @@ def _at(values: pl.Series, positions: Index) -> pl.Series:
     return values if len(positions) == len(values) else values[positions]
 
 
-def _require_few(times: Ints) -> None:
+def require_few(times: Ints) -> None:
     """Check that rows with large counts do not make more rows than memory can hold.
 
     Raises:
@@ -411,11 +396,11 @@ def _require_few(times: Ints) -> None:
 
 
 def _repeated(values: pl.Series, times: Ints) -> pl.Series:
-    _require_few(times)
+    require_few(times)
     return values[np.repeat(np.arange(len(values)), times)]
 
 
-def _placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series | None = None) -> pl.Series:
+def placed(values: pl.Series, owners: Index, height: int, of_nothing: pl.Series | None = None) -> pl.Series:
     """Return the values at the positions of their owners; elsewhere null, or the given value of an empty group."""
     if len(owners) == height:
         return values

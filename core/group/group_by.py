@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,7 +19,6 @@ from ..columns.kernels import (
     is_one_word,
     keep,
     key_words,
-    least_and_greatest,
     stack,
     with_plain_zeros,
 )
@@ -29,7 +27,7 @@ from ..columns.whole_columns import AnyColumn, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
-from ..data.schema import DIFF, listed
+from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
@@ -38,12 +36,14 @@ from ..state.purge import payload_of, sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, Sums, contributions, row_parts
-from .aggregate_states import AggregateState, Change, InputState, ReadAggregateState, RetractableAggregate
-from .aggregates import Additive, Aggregate, Column, Custom
+from .accumulators import LENGTH, Sums, contributions, require_room, row_parts
+from .aggregate_states import AggregateState, Change, ReadAggregateState, RetractableAggregate
+from .aggregates import Aggregate
+from .group_spec import GroupSpec as GroupSpec
 from .head_states import HeadState
 from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
-from .user_states import StateRefusedError, StateUnreadableError
+from .user_states import StateUnreadableError
+from .window_sums import sums_of_windows
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""
@@ -51,19 +51,6 @@ MOST_ROWS = 2**30
 NO_NAMES = pl.DataFrame()
 
 NO_NUMBERS = np.zeros(0, np.intp)
-
-ROOM = 2**62
-"""Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """The specification of a group operator: the groups' keys, their aggregates, and the output columns."""
-
-    where: str
-    keys: pl.Schema
-    aggregates: tuple[Aggregate, ...]
-    finished: tuple[Column, ...]
 
 
 @tagged("core.operators.group:GroupBy")
@@ -105,13 +92,14 @@ class GroupBy(Operator):
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
         self.inverted = [part for part in self._parts if isinstance(part, RetractableAggregate)]
         """The aggregates that keep a state of their own."""
-        counted = [part.column for part in parts if isinstance(part, InputState)]
+        counted = [part.column for part in parts if part.counts_input]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
-        inputs = {getattr(aggregate, "input", None) for aggregate in spec.aggregates}
+        inputs = {name for aggregate in spec.aggregates for name in aggregate.columns_read}
         self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
-        self._additive = [aggregate for aggregate in spec.aggregates if isinstance(aggregate, Additive)]
+        self._read = inputs.union(*(head.order.needs for head in self._heads))
+        self._additive = [each for one in spec.aggregates if (each := one.additive) is not None]
         self._row_parts = row_parts(self._additive)
         self._modulo = {part.column for part in self.inverted}.union(
             *(head.order.names for head in self._heads)
@@ -152,7 +140,7 @@ class GroupBy(Operator):
     def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return the names of the states of users' aggregates."""
         return tuple(
-            f"states of {', '.join(self._shown(aggregate))}"
+            f"states of {', '.join(self._spec.shown(aggregate))}"
             for part, aggregate in self._aggregates
             if isinstance(part, RetractableAggregate)
         )
@@ -161,7 +149,7 @@ class GroupBy(Operator):
     def user_states(self) -> Sequence[UserState]:
         """Return the states of users' aggregates that are kept."""
         return [
-            UserState(part.spine, part.has_pickles, part.convert, partial(self._refusal, aggregate))
+            UserState(part.spine, part.has_pickles, part.convert, partial(self._spec.refusal, aggregate))
             for part, aggregate in self._aggregates
             if isinstance(part, RetractableAggregate)
         ]
@@ -193,7 +181,7 @@ class GroupBy(Operator):
 
     @property
     def _sums_but_heads(self) -> set[str]:
-        others = [part.column for part in self._parts if isinstance(part, InputState | RetractableAggregate)]
+        others = [part.column for part in self._parts if part.column]
         return {*(f"{each.kind}:{each.input}" for each in self._additive), *others}
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
@@ -201,11 +189,13 @@ class GroupBy(Operator):
         if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
+        if len(deltas) == 1:
+            deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
         before, after = self._before_and_after(groups, deltas[0], added)
         size = len(groups)
-        self._require_room(after)
+        require_room(self._spec.where, after, self._modulo)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
         if self._emits_on_request:
@@ -226,6 +216,9 @@ class GroupBy(Operator):
         """
         if not self.may_combine:
             return None
+        summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
+        if summed is not delta:
+            return summed
         sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
@@ -281,9 +274,9 @@ class GroupBy(Operator):
         rows = frame_of([*map(series_of, self._finished(names, values, len(run)))])
         return keep(rows, self._exists(run.sums, len(run)))
 
-    def emitted(self) -> Delta:
-        """Return all rows from the state, each once. Cost: the state."""
-        rows = self.contents()
+    def emitted(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
+        rows = self.contents(at)
         return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
@@ -292,7 +285,7 @@ class GroupBy(Operator):
         if len(deltas) == 1:
             groups = self._groups(deltas[0])
             return groups, {name: groups.sums(column) for name, column in rows[0].items()}
-        counted = [part.column for part in self._parts if isinstance(part, InputState)]
+        counted = [part.column for part in self._parts if part.counts_input]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
         groups = group(Keys.concat([self._keyed.words_of(delta) for delta in deltas]))
@@ -340,16 +333,6 @@ class GroupBy(Operator):
         for name, column in added.items():
             after[name] = before[name] + column if name in before else column
         return before | then, after
-
-    def _require_room(self, sums: Sums) -> None:
-        for name, column in sums.items():
-            if name in self._modulo or not len(column):
-                continue
-            least, greatest = least_and_greatest(column)
-            if greatest >= ROOM or least <= -ROOM:
-                raise ArithmeticRefusedError(
-                    f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
-                )
 
     @property
     def _has_first_row(self) -> bool:
@@ -405,7 +388,7 @@ class GroupBy(Operator):
                 try:
                     part.stage(own, series_of(delta.column(part.input)), delta.diffs, empty)
                 except (Exception, pl.exceptions.PanicException) as error:
-                    raise self._named(aggregate, error) from error
+                    raise self._spec.error_of(aggregate, error) from error
 
     def _finished(
         self, names: Sequence[AnyColumn], values: Sequence[AnyColumn], height: int
@@ -440,34 +423,13 @@ class GroupBy(Operator):
         try:
             return part.current(run.keys, run.sums)
         except StateUnreadableError as error:
-            raise self._named(aggregate, error) from error
+            raise self._spec.error_of(aggregate, error) from error
 
     def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> AnyColumn:
         try:
             return part.change(change)
         except (Exception, pl.exceptions.PanicException) as error:
-            raise self._named(aggregate, error) from error
-
-    def _named(self, aggregate: Aggregate, error: Exception | pl.exceptions.PanicException) -> BaseException:
-        """Return an error of an aggregate as an error of the column that a user sees; a bug of the library unchanged."""
-        if isinstance(error, ArithmeticRefusedError | StateRefusedError | StateUnreadableError):
-            return type(error)(self._refusal(aggregate, str(error)))
-        if isinstance(error, pl.exceptions.PolarsError | pl.exceptions.PanicException) or isinstance(
-            aggregate, Custom
-        ):
-            complaint = f"the aggregate raised {type(error).__name__}: {first_line(error)}"
-            return InputError(self._refusal(aggregate, complaint))
-        return error
-
-    def _refusal(self, aggregate: Aggregate, complaint: str) -> str:
-        return (
-            f"{self._spec.where}: column {listed(self._shown(aggregate))}: {complaint}; nothing has changed"
-        )
-
-    def _shown(self, aggregate: Aggregate) -> list[str]:
-        """Return the output columns that are computed from an aggregate."""
-        finished = self._spec.finished
-        return [column.name for column in finished if aggregate.output in column.expr.meta.root_names()]
+            raise self._spec.error_of(aggregate, error) from error
 
     def _first_row(self, parts: Sequence[AggregateState]) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""

@@ -7,7 +7,7 @@ import polars as pl
 
 from ..columns.kernels import Index, Keys, gather
 from ..data.schema import DIFF
-from ..state.lookup import KeyRows, first_rows, rows_change
+from ..state.lookup import KeyRows, first_rows, first_rows_change
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
 from .aggregate_states import Change, ReadAggregateState
@@ -108,7 +108,7 @@ class HeadState(ReadAggregateState):
         chosen = np.flatnonzero(retracted.has & ~(first.has & is_before(first, retracted)))
         if not len(chosen):
             return first
-        _, after = rows_change(self._spine, keys.take(chosen), 1)
+        _, after = first_rows_change(self._spine, keys.take(chosen), 1)
         return first.replaced(chosen, first_of(self.order.words(after.payload), after.owners, len(chosen)))
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:

@@ -70,6 +70,18 @@ class Arrange(KeyedOperator):
         """Return that a state with all rows, of an earlier version, is read where not all are held."""
         return () if self.holds_rows and self._first is None else ((),)
 
+    @property
+    def lacks_nulls_in(self) -> tuple[str, ...] | None:
+        """Return the keys, if rows with nulls in them are left out; None if other rows are left out too."""
+        if (
+            not self.holds_rows
+            or self._first is not None
+            or self._where is not None
+            or self._expired is not None
+        ):
+            return None
+        return self._keys.names if self._skip_null_keys else ()
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
@@ -131,6 +143,11 @@ class Materialize(Operator):
         self.reads: tuple[Spine, ...] = (self.spine,)
         """The states from which ``contents`` are made."""
 
+    @property
+    def lacks_nulls_in(self) -> tuple[str, ...]:
+        """Return none: all rows of its input are in its state."""
+        return ()
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
@@ -146,9 +163,9 @@ class Materialize(Operator):
         """Return itself."""
         return self
 
-    def emitted(self) -> Delta:
-        """Return the rows with their diffs. Cost: the state."""
-        run = self.spine.merged()
+    def emitted(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return the rows with their diffs, as of the versions ``at`` of its states. Cost: the state."""
+        run = (self.spine if at is None else self.spine.at(at[0])).merged()
         return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.schema)
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from ..columns.whole_columns import AnyColumn, Whole
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
+from ..data.repeated import RepeatedDelta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.operator_contract import Operator
@@ -34,7 +35,8 @@ class Linear(Operator):
 
     ``function`` takes the frame of the delta, ``_diff`` included, and may drop and multiply rows; or the delta is given to
     ``columns``, which returns the columns of the result, one value for each row, or to ``rows``, which returns which rows stay. ``keeps_rows_apart``: different rows stay
-    different, so a consolidated delta stays consolidated. Raises ``InputError`` with ``where`` when the function fails on a
+    different, so a consolidated delta stays consolidated. ``untouched`` are columns of the input that ``columns`` returns as
+    they are and computes nothing from. Raises ``InputError`` with ``where`` when the function fails on a
     value.
     """
 
@@ -47,6 +49,7 @@ class Linear(Operator):
         keeps_rows_apart: bool,
         columns: ColumnFunction | None = None,
         rows: MaskFunction | None = None,
+        untouched: Collection[str] = (),
     ) -> None:
         assert [function, columns, rows].count(None) == 2, "one of them is applied"
         self.schema = schema
@@ -55,6 +58,7 @@ class Linear(Operator):
         self._columns = columns
         self._rows = rows
         self._keeps_rows_apart = keeps_rows_apart
+        self._untouched = frozenset(untouched)
         self._nothing = Delta.empty(schema)
         self._dtypes = self._nothing.frame.dtypes
 
@@ -63,6 +67,8 @@ class Linear(Operator):
         (delta,) = deltas
         if not delta.height:
             return self._nothing
+        if isinstance(delta, RepeatedDelta) and self._untouched.issuperset(delta.repeats.columns):
+            return delta.mapped(lambda once: self.step(now, once))
         stays_consolidated = delta.is_consolidated and self._keeps_rows_apart
         try:
             if self._columns is not None:
@@ -84,6 +90,10 @@ class Linear(Operator):
 def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
     """Return the column with its declared type, which some functions of lists lose if all rows are null."""
     return column if isinstance(column, Whole) or column.dtype == dtype else column.cast(dtype)
+
+
+ROW_LETTERS = 300
+"""Of a row that a message shows so many letters are shown."""
 
 
 @tagged("core.operators.linear:MapBatches")
@@ -134,7 +144,8 @@ class MapBatches(Operator):
             mapped = self._function(rows)
         except Exception as error:
             raise InputError(
-                f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+                f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}"
+                f"{self._failing_row(rows)}; nothing has changed"
             ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
             returned = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
@@ -144,6 +155,29 @@ class MapBatches(Operator):
             )
         # The function may keep the frame that it returned, and the memory under it.
         return frame_of([with_plain_zeros(column) for column in owned(mapped).get_columns()])
+
+    def _failing_row(self, rows: pl.DataFrame) -> str:
+        """Return the first row with which the function fails, for a message; nothing if it fails with no single row.
+
+        Cost: the function is called on halves, some twice as many rows in all.
+        """
+        while rows.height > 1:
+            half = rows.height // 2
+            first, second = rows[:half], rows[half:]
+            if self._is_failing(first):
+                rows = first
+            elif self._is_failing(second):
+                rows = second
+            else:
+                return ""
+        return f", for the row {str(rows.row(0, named=True))[:ROW_LETTERS]}" if rows.height else ""
+
+    def _is_failing(self, rows: pl.DataFrame) -> bool:
+        try:
+            self._function(rows)
+        except Exception:
+            return True
+        return False
 
 
 @tagged("core.operators.linear:Concat")

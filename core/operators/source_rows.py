@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from ..columns.directory import entries_among
 from ..columns.grouping import group
 from ..columns.json_texts import shown_row
 from ..columns.kernels import Index, Ints, Keys, frame_of, gather, has_floats, stack, with_plain_zeros
+from ..columns.marks import Marks, marked_columns, marks_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import RetractionError
@@ -22,6 +24,7 @@ from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_rows
 from ..state.spine import Spine
+from ..state.waiting import Chunk
 
 
 @tagged("core.operators.inputs:Append")
@@ -51,7 +54,8 @@ class CheckRetractions(Operator):
 
     State: the sum of the diffs of each row, by the row's hash, never negative. So only rows of which the epoch retracts some
     are looked up, in that state and in the epoch itself: an addition and a retraction of one row within one epoch cancel
-    before they are checked. All others pass, neither sorted nor brought together. Cost: the delta.
+    before they are checked. All others pass, neither sorted nor brought together, nor hashed if they are many and have numbers
+    to be ruled out by. Cost: the delta.
     """
 
     role = "counts of rows"
@@ -60,6 +64,7 @@ class CheckRetractions(Operator):
     def __init__(self, source: str, schema: pl.Schema, ledger: Ledger, *, strict: bool) -> None:
         self.schema = schema
         self.spine = Spine(Layout())
+        self._marked = marked_columns(schema)
         self._source = source
         self._ledger = ledger
         self._strict = strict
@@ -69,21 +74,38 @@ class CheckRetractions(Operator):
         delta = _plain(deltas[0])
         if not len(delta):
             return delta
-        words, diffs = delta.words, delta.diffs
+        diffs = delta.diffs
         retractions = np.flatnonzero(diffs < 0)
-        keys = group(words.take(retractions)).keys
-        entries, owners = entries_among(words, keys)
+        unhashed = self.spine.unhashed(delta.frame, self._marked)
+        if unhashed is not None:
+            keys, entries, owners = unhashed.retracted()
+        else:
+            keys = group(delta.words.take(retractions)).keys
+            entries, owners = entries_among(delta.words, keys)
         added = np.zeros(len(keys), np.int64)
         np.add.at(added, owners, diffs[entries])
-        accepted = np.maximum(added, -self.spine.totals_among(keys)) if len(keys) else added
+
+        @cache
+        def marks() -> Marks:
+            return marks_of([delta.frame.get_column(name)[retractions] for name in self._marked])
+
+        accepted = np.maximum(added, -self.spine.totals_among(keys, marks)) if len(keys) else added
         excess = np.flatnonzero(accepted != added)
-        if len(excess):
-            words = Keys.concat([words, keys.take(excess)])
-            diffs = np.concatenate([diffs, (accepted - added)[excess]])
-        self.spine.stage_entries(words, diffs)
+        self._stage(delta, unhashed, keys.take(excess), (accepted - added)[excess])
         if not len(excess) and len(entries) == len(retractions) and delta.diffs.all():
             return delta
         return self._accepted(now, delta, keys, entries, owners, added, accepted)
+
+    def _stage(self, delta: Delta, unhashed: Chunk | None, excess: Keys, refused: Ints) -> None:
+        """Stage the entries of the change, and the diffs that were refused of some keys."""
+        if not len(excess):
+            if unhashed is None:
+                self.spine.stage_entries(delta.words, delta.diffs)
+            else:
+                self.spine.stage_unhashed(unhashed)
+            return
+        words = delta.words if unhashed is None else unhashed.entries()[0]
+        self.spine.stage_entries(Keys.concat([words, excess]), np.concatenate([delta.diffs, refused]))
 
     def _accepted(
         self,

@@ -58,6 +58,14 @@ def rows_change(
     return before, after
 
 
+def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[KeyRows, KeyRows]:
+    """Return the same as ``rows_change`` for a few keys: rows that wait are looked at, and not sorted."""
+    near = spine.near(keys)
+    before, after = rows_change(near, keys, count)
+    spine.count_reads(near)
+    return before, after
+
+
 def _moments(delta: Run | None) -> tuple[str, ...]:
     return (DIFF,) if delta is None else (BEFORE, DIFF)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from ..columns.kernels import Ints, Keys, key_words
-from ..data.clock import Clock, Now
+from ..data.clock import Clock, MovedClock, Now
 from ..data.delta import Delta
 from .channels import Channel
 from .partitioning import KeyColumns, Route
@@ -88,6 +88,14 @@ class Operator:
     is_rekeyable: bool = False
     """Whether the entries of its first state can be sorted by other words if a column of its rows changes its type."""
 
+    @property
+    def lacks_nulls_in(self) -> tuple[str, ...] | None:
+        """Return the columns whose nulls keep rows of its input out of its first state, which holds all other ones.
+
+        None if its first state does not hold the rows of its input.
+        """
+        return None
+
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change of the output that the changes of the inputs cause."""
         raise NotImplementedError
@@ -104,7 +112,7 @@ class Operator:
         return False
 
     @property
-    def moved_clock(self) -> Clock | None:
+    def moved_clock(self) -> MovedClock | None:
         """Return the clock that it moves; None if it moves none."""
         return None
 

@@ -36,8 +36,8 @@ class Readable(Protocol):
         """Return all rows, as of the last commit, or ``at`` versions of the states that it ``reads``."""
         ...
 
-    def emitted(self) -> Delta:
-        """Return the sum of all that was emitted so far; diffs may be negative if the retractions of a source are trusted."""
+    def emitted(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return the sum of all that was emitted, as ``contents``; diffs may be negative if retractions of a source are trusted."""
         ...
 
 

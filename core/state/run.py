@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.directory import Deferred, Directory
-from ..columns.grouping import Groups, Segments, differing, group, group_stretches
+from ..columns.directory import FROM, Deferred, Directory
+from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
 from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
@@ -27,6 +27,9 @@ FEW_NEW = 8
 
 FEW_ENTRIES = 1024
 """Runs of fewer entries are merged by a sort: it costs less than the steps of adding a run to another."""
+
+MANY_KEYS = 32
+"""If there are no more entries than this for each key that is looked for, a pass over all costs less than a search for each."""
 
 FEW = 64
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
@@ -99,6 +102,10 @@ class Run:
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
         words, last = self.keys.first, len(self) - 1
+        if self.rows is not None and len(self) >= FROM and MANY_KEYS * len(keys) >= len(self):
+            ranges = self._find_many(keys)
+            if ranges is not None:
+                return ranges
         lower = self._search(keys.first)
         if last < 0:
             return lower, lower.copy()
@@ -112,6 +119,25 @@ class Run:
         if self.keys.second is None and keys.second is None:
             return lower, upper
         return self._narrow(keys, lower, upper)
+
+    def _find_many(self, keys: Keys) -> tuple[Index, Index] | None:
+        """Return what ``find`` does, by a pass over all entries and a search among their keys; None if words of keys collide."""
+        starts = boundaries(self.keys)
+        distinct = self.keys.first[starts]
+        directory = Directory.of(distinct, is_matched=False)
+        places = (
+            distinct.searchsorted(keys.first) if directory is None else directory.search(distinct, keys.first)
+        )
+        there = np.flatnonzero(distinct.take(places, mode="clip") == keys.first)
+        if self.keys.second is not None or keys.second is not None:
+            seconds = self.keys.seconds_at(starts[places[there]])
+            if (distinct[1:] == distinct[:-1]).any() or (seconds != keys.seconds_at(there)).any():
+                return None
+        starts = np.append(starts, len(self))
+        lower = starts[places]
+        upper = lower.copy()
+        upper[there] = starts[places[there] + 1]
+        return lower, upper
 
     def within(self, least: Words, greatest: Words) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries whose first words lie between these, both included."""
@@ -170,7 +196,7 @@ def make_run(
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
     """Return a run with one entry per group: payload and totals have a row per group, in the order of the keys."""
-    return _alive(groups.keys, payload, totals, None)
+    return run_of_entries(groups.keys, payload, totals, None)
 
 
 def merge(layout: Layout, runs: Sequence[Run]) -> Run:
@@ -186,7 +212,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     names = dict.fromkeys(name for run in runs for name in run.sums)
     if layout.by_row:
         sums = {name: _stacked(runs, name) for name in names}
-        return make_run(layout, keys, payload, sums, Keys.concat([_rows(run) for run in runs]))
+        return make_run(layout, keys, payload, sums, Keys.concat([words_of_rows(run) for run in runs]))
     groups = group_stretches(keys)
     del keys
     # One column at a time: a merge of large runs needs no second copy of all of them.
@@ -217,7 +243,7 @@ def _added_to(large: Run, small: Run) -> Run | None:
         added = small.sums[name][new] if name in small.sums else 0
         totals[name] = np.insert(column, at, added) if len(new) else column
     if not len(new):
-        return _alive(keys, large.payload, totals, None, large.directory)
+        return run_of_entries(keys, large.payload, totals, None, large.directory)
     second = None
     if keys.second is not None and words.second is not None:
         second = np.insert(keys.second, at, words.second[new])
@@ -225,14 +251,15 @@ def _added_to(large: Run, small: Run) -> Run | None:
     if payload.width:
         order = np.insert(np.arange(len(large)), at, len(large) + new)
         payload = gather(stack([payload, small.payload]), order)
-    return _alive(Keys(np.insert(keys.first, at, words.first[new]), second), payload, totals, None)
+    return run_of_entries(Keys(np.insert(keys.first, at, words.first[new]), second), payload, totals, None)
 
 
 def _stacked(runs: Sequence[Run], name: str) -> Ints:
     return np.concatenate([run.sums.get(name, np.zeros(len(run), np.int64)) for run in runs])
 
 
-def _rows(run: Run) -> Keys:
+def words_of_rows(run: Run) -> Keys:
+    """Return the words of the rows of a run of rows."""
     assert run.rows is not None, "a run of rows has the words of its rows"
     return run.rows
 
@@ -242,17 +269,19 @@ def _reduced(
 ) -> Run:
     """Add up the entries of each segment into its first one."""
     totals = {name: segments.sums(column) for name, column in sums}
-    return _alive(keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows)
+    return run_of_entries(
+        keys, gather(payload, segments.first_entries) if payload.width else payload, totals, rows
+    )
 
 
-def _alive(
+def run_of_entries(
     keys: Keys,
     payload: pl.DataFrame,
     totals: Mapping[str, Ints],
     rows: Keys | None,
     directory: Directory | Deferred | None = None,
 ) -> Run:
-    """Return the run of these entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
+    """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     counts = {name: np.count_nonzero(column) for name, column in totals.items()}
     totals = {name: totals[name] for name, count in counts.items() if count}
     if len(keys.first) not in counts.values():

@@ -3,47 +3,50 @@
 Since runs add up, an epoch adds one small run, a reader holds a tuple of runs that no later epoch changes, and an epoch
 is discarded by not adding its run.
 
-Runs of similar size are merged as they pile up. With ``FAN`` = 4, an entry takes part in at most
-log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1) times as many runs.
+Runs of similar size are merged as they pile up (``merger``).
 
-Rows that are only added may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
+Rows may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import FEW_VALUES, Ints, Keys, keep
+from ..columns.kernels import Ints, Keys
 from ..columns.key_hash import in_force
+from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
-from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
+from .gradual import AT_ONCE
+from .merger import Merger
+from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
+from .totals import add_totals, totals_in
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
+    UNHASHED_FROM,
     Chunk,
     Waiting,
     add_waiting,
     entries_of,
     frame_of_entries,
+    retractions_in,
     rows_in,
     sorted_rows,
     too_many,
     with_another,
 )
-
-FAN = 4
-"""How many runs of a level are kept before they are merged into one of the next."""
 
 MOST_ENTRIES = 1 << 19
 """Where an epoch adds more entries than this to a state of numbers by key, they are sorted at once."""
@@ -56,9 +59,6 @@ NO_DIFFS = np.zeros(0, np.int64)
 SORTED_AT_ONCE = 64
 """Up to so many rows, retractions among them, are sorted together: as a run and rows that wait they would be sorted twice."""
 
-FLOOR = 512
-"""Runs up to this size are of one level: merging them costs about as much as visiting one of them."""
-
 
 class Spine:
     """A few runs that add up to a collection by key: the one structure of which every state is made.
@@ -67,7 +67,7 @@ class Spine:
     pointer. Between the two, ``delta`` is the run that this epoch adds, for operators further down that share
     this state. ``touched`` counts the entries that epochs have read and written since the beginning.
 
-    ``stage_rows`` stages rows that are only added as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
+    ``stage_rows`` stages rows as they are. Whoever then takes ``runs`` or ``delta`` has them sorted, once;
     ``change`` is the rows of this epoch as they came. ``keys`` are the columns by which rows of such a state are kept, where
     a key may have many rows; otherwise they are kept by all columns.
 
@@ -97,10 +97,9 @@ class Spine:
         self._settled: tuple[Run, ...] | None = None
         """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
-        self._chunk: Chunk | None = None
-        """The runs that are staged, and the rows that are to wait."""
-        self._looks: int | None = None
-        """How many entries may go on waiting; None: all."""
+        self._chunk: Chunk | None = None  # The runs that are staged, and the rows that are to wait.
+        self._looks: int | None = None  # How many entries may go on waiting; None: all.
+        self._whole: tuple[Run, Run] | None = None  # All entries before this epoch, and after it.
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -115,7 +114,7 @@ class Spine:
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own._settled, own._added = version, None, None, ()
+        own._committed, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
         own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
@@ -127,7 +126,7 @@ class Spine:
         if not waiting or self._settled is not None:
             return runs if self._settled is None else self._settled
         runs, waiting = self._parts()
-        self._settled = self._piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
+        self._settled = self._merger.piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
         if self._staged is not None:
             self._staged = self._with(self._added, self._chunk)
         return self._settled
@@ -137,7 +136,9 @@ class Spine:
         """Return the run that this epoch adds. Cost: none; once, where rows were staged as they are, that of sorting them."""
         if self._delta is None:
             assert self.change is not None, "what is staged is rows or a run"
-            self._delta = self._sorted(self.change)
+            assert self._chunk is not None, "rows are staged to wait"
+            is_hashed = self._chunk.marks is None
+            self._delta = self._sorted(self.change) if is_hashed else self._sorted_waiting((self._chunk,))
             self._added, self._chunk = (self._delta,), None
             self._staged = self._with(self._added)
         return self._delta
@@ -167,16 +168,12 @@ class Spine:
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
-        is_added = frame.get_column(DIFF).to_numpy() > 0
-        added = np.count_nonzero(is_added)
+        added = int(np.count_nonzero(frame.get_column(DIFF).to_numpy() > 0))
         few = SORTED_AT_ONCE if added < frame.height else 0
         if self.most_merged is not None or 2 * added < frame.height or frame.height <= few:
             self.stage(self._sorted(frame))
-            return
-        if added < frame.height:
-            self._stage_change(frame, keep(frame, is_added), (self._sorted(keep(frame, ~is_added)),))
         else:
-            self._stage_change(frame, frame)
+            self._stage_change(frame, Chunk(frame, in_force(), retracting=frame.height - added))
 
     def stage_entries(self, keys: Keys, diffs: Ints) -> None:
         """Stage entries of a state that has nothing but sums of diffs, at most once per epoch: in any order, as they are.
@@ -190,19 +187,64 @@ class Spine:
         if self.most_merged is not None or len(keys) > MOST_ENTRIES:
             self.stage(self._sorted(frame))
         else:
-            self._stage_change(frame, frame, looks=LOOKS * len(keys))
+            self._stage_change(frame, Chunk(frame, in_force()), looks=LOOKS * len(keys))
 
-    def _stage_change(
-        self,
-        change: pl.DataFrame,
-        waiting: pl.DataFrame,
-        added: tuple[Run, ...] = (),
-        *,
-        looks: int | None = None,
-    ) -> None:
-        self._added, self._chunk, self._looks = added, Chunk(waiting, in_force()), looks
+    def unhashed(self, frame: pl.DataFrame, columns: Sequence[str]) -> Chunk | None:
+        """Return rows and their diffs as a chunk without words, marked by these columns; None if they are to be hashed at once."""
+        if not columns or self.most_merged is not None or not UNHASHED_FROM <= frame.height <= MOST_ENTRIES:
+            return None
+        return Chunk(frame, in_force(), marks_of([frame.get_column(name) for name in columns]))
+
+    def stage_unhashed(self, chunk: Chunk) -> None:
+        """Stage the entries of rows whose words are not made, as ``stage_entries`` does."""
+        assert self._staged is None, "staged twice in one epoch"
+        self._stage_change(chunk.frame, chunk, looks=LOOKS * len(chunk))
+
+    def _stage_change(self, change: pl.DataFrame, waiting: Chunk, *, looks: int | None = None) -> None:
+        self._added, self._chunk, self._looks = (), waiting, looks
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
+
+    def near(self, keys: Keys) -> Self:
+        """Return a spine with all entries of these ascending, distinct keys, of the last commit and of this epoch.
+
+        Of rows that wait, only those of these keys are sorted. Cost: a look at each row that waits; where these are more than
+        ``LOOKS`` for each one that this epoch adds, all are sorted, once.
+        """
+        runs, waiting = self._parts()
+        change = self.change if self._delta is None else None
+        added = len(self.delta) if change is None else change.height
+        if self._keys is None or (change is None and not waiting) or rows_in(waiting) > LOOKS * added:
+            return self
+        near, of_keys = self.at(self._committed), partial(run_of_keys, self.layout, self._keys, keys=keys)
+        there = of_keys([(chunk.frame, chunk.words_by(self._keys)) for chunk in waiting])
+        near._committed = Version([((*runs, *filter(len, [there])), ())])
+        near._delta = self.delta if change is None else of_keys([(change, self._keys.words(change))])
+        self.touched += rows_in(waiting) + added
+        return near
+
+    def count_reads(self, near: Spine) -> None:
+        """Count what was read of a spine that ``near`` returned."""
+        if near is not self:
+            self.touched += near.touched
+            self.waste(near._wasted)
+
+    def whole(self) -> tuple[Run, Run] | None:
+        """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
+
+        None where that would cost more than some entries for each one that this epoch adds, or where runs stay apart.
+        """
+        if self._whole is None and self.has_delta and not self.keeps_runs and self.most_merged is None:
+            runs, delta = self.runs, self.delta
+            staged = self._staged
+            if staged is None or sum(map(len, runs)) > AT_ONCE * len(delta):
+                return None
+            before = self._merger.merged(runs)
+            after = self._merger.merged((before, delta))
+            purged = tuple(run for run in self._added if run is not delta)
+            self._staged = staged.with_parts((*filter(len, [after]), *purged), (), merging=())
+            self._whole = before, after
+        return self._whole
 
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
@@ -227,7 +269,7 @@ class Spine:
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted, self._settled = 0, None
+        self._wasted, self._settled, self._whole = 0, None, None
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
@@ -242,7 +284,7 @@ class Spine:
     def nbytes(self) -> int:
         """Return bytes held in columns."""
         runs, waiting = self._committed.parts
-        return sum(run.nbytes for run in runs) + sum(int(chunk.frame.estimated_size()) for chunk in waiting)
+        return sum(run.nbytes for run in runs) + sum(chunk.nbytes for chunk in waiting)
 
     def total(self, name: str) -> int:
         """Return the sum of an additive column over all entries of the last commit. Cost: none."""
@@ -254,30 +296,19 @@ class Spine:
         return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
 
     def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
-        totals: dict[str, Ints] = {}
-        for run in runs:
-            if not len(run):
-                continue
-            hit, position = run.match(keys)
-            self.touched += len(hit)
-            for name, column in run.sums.items() if len(hit) else ():
-                if len(hit) == len(keys):
-                    totals[name] = totals[name] + column[position] if name in totals else column[position]
-                    continue
-                if name not in totals:
-                    totals[name] = np.zeros(len(keys), np.int64)
-                totals[name][hit] += column[position]
+        totals, read = totals_in(runs, keys)
+        self.touched += read
         return totals
 
-    def totals_among(self, keys: Keys) -> Ints:
+    def totals_among(self, keys: Keys, marks: Callable[[], Marks]) -> Ints:
         """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
 
-        Each entry that waits is looked at.
+        Each entry that waits is looked at. ``marks`` returns those of the rows with these keys.
         """
         runs, waiting = self._committed.parts
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
-        add_waiting(waiting, keys, totals)
+        add_waiting(waiting, keys, marks, totals)
         self.touched += rows_in(waiting)
         return totals
 
@@ -313,7 +344,7 @@ class Spine:
         runs, facts = saved.pieces, saved.facts
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
-            _add_totals(totals, run)
+            add_totals(totals, run)
         self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
@@ -340,22 +371,23 @@ class Spine:
         if self._looks is not None:
             for chunk_of_before in too_many(waiting, self._looks):
                 run = self._sorted_waiting((chunk_of_before,))
-                runs, merging = self._piled_gradually((*runs, run), merging, len(run))
+                runs, merging = self._merger.piled_gradually((*runs, run), merging, len(run))
                 waiting = waiting[1:]
         if chunk is not None:
+            retracting += chunk.retracting
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
             totals[DIFF] = (totals.get(DIFF, 0) + more) % 2**64
             waiting = with_another(waiting, chunk)
         for part in added:
-            _add_totals(totals, part)
-            runs, merging = self._piled_gradually((*runs, part), merging, len(part))
+            add_totals(totals, part)
+            runs, merging = self._merger.piled_gradually((*runs, part), merging, len(part))
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
-        if waiting and 2 * retracting > rows_in(waiting):
+        if waiting and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
             # So that rows that were retracted are not kept for long.
-            runs, waiting, retracting = self._piled((*runs, self._sorted_waiting(waiting))), (), 0
+            runs, waiting, retracting = self._merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()
         changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
-        return self._tidied(changed)
+        return self._merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""
@@ -376,7 +408,7 @@ class Spine:
             return version.settle(tuple(filter(len, version.merged[:1])))
         runs, waiting = self._as_read(version)
         if waiting:
-            runs = self._piled((*runs, self._sorted_waiting(waiting)))
+            runs = self._merger.piled((*runs, self._sorted_waiting(waiting)))
         runs = version.settle(runs)
         self._merges.append(Merge.of(parts, runs))
         return runs
@@ -405,89 +437,9 @@ class Spine:
             parts = merge_of_reader.applied(parts) or parts
         return parts
 
-    def _piled(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Merge what is due, all at once."""
-        while (start := self._due(runs)) is not None:
-            runs = (*runs[:start], *filter(len, [self._merge(runs[start:])]))
-        return runs
+    @property
+    def _merger(self) -> Merger:
+        return Merger(self.layout, self.most_merged, self._count_moved)
 
-    def _piled_gradually(
-        self, runs: tuple[Run, ...], merging: Merging, added: int
-    ) -> tuple[tuple[Run, ...], Merging]:
-        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
-        behind = end_of(merging, runs)
-        while (start := self._due(runs[behind:])) is not None:
-            due = runs[behind + start :]
-            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most_merged is None:
-                merging = (*merging, GradualMerge.of(due))
-                break
-            runs = (*runs[: behind + start], *filter(len, [self._merge(due)]))
-        runs, merging, merged = advanced(self.layout, runs, merging, added, self._due)
-        self.touched += merged
-        return runs, merging
-
-    def _due(self, runs: tuple[Run, ...]) -> int | None:
-        """Return the place from which all runs are to be merged; None if none are.
-
-        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So
-        levels descend from the oldest run to the youngest, with fewer than ``FAN`` runs each.
-        """
-        if len(runs) < 2:
-            return None
-        sizes = [*map(len, runs)]
-        level, start = _level(sizes[-1]), len(runs) - 1
-        while start and _level(sizes[start - 1]) < level:
-            start -= 1
-        first = start
-        while first and _level(sizes[first - 1]) == level:
-            first -= 1
-        if start - first + 1 >= FAN:
-            start = first
-        start = self._within_bounds(runs, start)
-        return start if start < len(runs) - 1 else None
-
-    def _tidied(self, version: Version) -> Version:
-        """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
-
-        Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
-        (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
-        other merges are merged when they have doubled.
-        """
-        runs, waiting = version.parts
-        entries = sum(map(len, runs)) + rows_in(waiting)
-        attempts = not any(version.totals.values()) or entries > 2 * (self.most_merged or entries)
-        attempts = attempts and entries >= version.attempt_from
-        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
-            return version
-        every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
-        merged = tuple(merged_in_ranges(self._merge, every, self.most_merged))
-        attempt_from = 2 * sum(map(len, merged)) if attempts else version.attempt_from
-        return version.with_parts(merged, (), attempt_from=attempt_from, wasted=0, merging=())
-
-    def _within_bounds(self, runs: Sequence[Run], start: int) -> int:
-        """Return the first place, not before ``start``, from which all runs to the last may be merged."""
-        if self.most_merged is None:
-            return start
-        entries = np.cumsum([len(run) for run in runs[start:]][::-1])
-        fitting = max(1, int(np.searchsorted(entries, self.most_merged, side="right")))
-        return len(runs) - fitting
-
-    def _merge(self, runs: Sequence[Run]) -> Run:
-        if not runs:
-            return self._nothing
-        self.touched += sum(map(len, runs)) if len(runs) > 1 else 0
-        return merge(self.layout, runs)
-
-
-def _add_totals(totals: dict[str, int], run: Run) -> None:
-    for name, column in run.sums.items():
-        added = sum(column.tolist()) if len(column) <= FEW_VALUES else int(column.sum())
-        totals[name] = (totals.get(name, 0) + added) % 2**64
-
-
-def _level(size: int) -> int:
-    """Return the power of ``FAN`` by which a run of so many entries exceeds ``FLOOR``."""
-    level, most = 0, FLOOR
-    while size > most:
-        level, most = level + 1, most * FAN
-    return level
+    def _count_moved(self, entries: int) -> None:
+        self.touched += entries

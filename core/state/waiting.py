@@ -1,31 +1,41 @@
 """Rows that wait in a state: kept as they came, by reference, until somebody needs them by key.
 
 Rows that only come, and that nobody looks up by key, are neither hashed nor sorted: so a view of rows costs what its
-rows cost to compute, and a side of a join costs nothing until the other side changes. Only additions wait. Several
-chunks of waiting rows add up, as runs do.
+rows cost to compute, and a side of a join costs nothing until the other side changes. Several chunks of waiting rows add up,
+as runs do; once half as many are retractions as additions, all are sorted.
 
 In a state that keeps nothing but numbers by key, entries wait as the words of their keys: a few keys are found among
-many of these by looking at each, which costs less than sorting them, unless it is done often.
+many of these by looking at each, which costs less than sorting them, unless it is done often. Where the keys are whole rows,
+many at once wait as rows, and their words are only made of those whose marks are those of the rows that are looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from ..columns.directory import entries_among
-from ..columns.kernels import Ints, Keys, stack
+from ..columns.grouping import group
+from ..columns.kernels import Index, Ints, Keys, gather, is_one_word, key_words, stack
 from ..columns.key_hash import KeyHash, hashing_by
+from ..columns.marks import Marks, marked
 from ..data.schema import DIFF
 from .merge_policy import to_merge
+from .partitioning import KeyColumns
 from .run import Run
 from .snapshot import KEY, SECOND
 
 APART_FROM = 1 << 16
 """Chunks of this many rows are not put together any more: there are few of them, and each copy costs time."""
+
+UNHASHED_FROM = APART_FROM
+"""From so many rows on, an epoch's rows wait without words: they are not put together with others."""
+
+FEW_MARKED = 4
+"""If more than one row in so many has a mark that is looked for, the words of all are made."""
 
 Sorter = Callable[[pl.DataFrame], Run]
 """A function that returns rows with their diffs as a run."""
@@ -33,14 +43,72 @@ Sorter = Callable[[pl.DataFrame], Run]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Chunk:
-    """Rows with positive diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys."""
+    """Rows with their diffs, the payload's columns and ``_diff``, and the hash that makes the words of their keys.
+
+    ``retracting`` is the number of rows with negative diffs; of entries, which are words of keys with diffs, it is 0. If there
+    are ``marks``, the entries are rows whose words are not made: ``words`` has them once they are.
+    """
 
     frame: pl.DataFrame
     key_hash: KeyHash
+    marks: Marks | None = None
+    retracting: int = 0
+    words: list[Keys] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.frame.height
+
+    @property
+    def nbytes(self) -> int:
+        """Return bytes held."""
+        marks = 0 if self.marks is None else self.marks.nbytes
+        return int(self.frame.estimated_size()) + marks + sum(words.nbytes for words in self.words)
+
+    def entries(self) -> tuple[Keys, Ints]:
+        """Return the keys of entries and their diffs. Cost: none; that of the words of rows, where they are not made."""
+        if self.marks is None:
+            return entries_of(self.frame)
+        if not self.words:
+            with hashing_by(self.key_hash):
+                self.words.append(_words_of_rows(self.frame))
+        return self.words[0], self.frame.get_column(DIFF).to_numpy()
+
+    def words_by(self, columns: KeyColumns) -> Keys:
+        """Return the words of the keys of rows in these columns, always the same. Cost: kept once made, unless they are values."""
+        if self.words:
+            return self.words[0]
+        with hashing_by(self.key_hash):
+            words = columns.words(self.frame)
+        if not is_one_word([self.frame.schema[name] for name in columns.names]):
+            self.words.append(words)
+        return words
+
+    def of_keys(self, keys: Keys, marks: Callable[[], Marks]) -> tuple[Index, Index]:
+        """Return which entries have one of these ascending, distinct keys, and which key; ``marks`` returns those of the keys."""
+        if self.marks is None or self.words:
+            return entries_among(self.entries()[0], keys)
+        candidates, words = self.marked(marks())
+        entries, owners = entries_among(words, keys)
+        return candidates[entries], owners
+
+    def marked(self, marks: Marks) -> tuple[Index, Keys]:
+        """Return the positions of all rows that have one of these marks, candidates of more, and the words of these rows."""
+        assert self.marks is not None, "rows have marks where their words are not made"
+        candidates = marked(self.marks, marks)
+        if self.words or FEW_MARKED * len(candidates) > len(self):
+            return np.arange(len(self)), self.entries()[0]
+        with hashing_by(self.key_hash):
+            return candidates, _words_of_rows(gather(self.frame, candidates))
+
+    def retracted(self) -> tuple[Keys, Index, Index]:
+        """Return the keys of the retractions, ascending and distinct, which entries have one of them, and which key it is."""
+        assert self.marks is not None, "rows have marks where their words are not made"
+        diffs = self.frame.get_column(DIFF).to_numpy()
+        candidates, words = self.marked(self.marks[diffs < 0])
+        keys = group(words.take(np.flatnonzero(diffs[candidates] < 0))).keys
+        entries, owners = entries_among(words, keys)
+        return keys, candidates[entries], owners
 
 
 Waiting = tuple[Chunk, ...]
@@ -49,6 +117,11 @@ Waiting = tuple[Chunk, ...]
 def rows_in(waiting: Waiting) -> int:
     """Return how many rows wait."""
     return sum(map(len, waiting))
+
+
+def retractions_in(waiting: Waiting) -> int:
+    """Return how many of the rows that wait are retractions."""
+    return sum(chunk.retracting for chunk in waiting)
 
 
 def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
@@ -61,7 +134,9 @@ def with_another(waiting: Waiting, chunk: Chunk) -> Waiting:
         place = to_merge([*map(len, waiting[few:])])
         if place is None:
             return waiting
-        waiting = (*waiting[: few + place], Chunk(_together(waiting[few + place :]), chunk.key_hash))
+        together = waiting[few + place :]
+        added = Chunk(_together(together), chunk.key_hash, retracting=retractions_in(together))
+        waiting = (*waiting[: few + place], added)
 
 
 def too_many(waiting: Waiting, most: int) -> Waiting:
@@ -91,16 +166,21 @@ def entries_of(frame: pl.DataFrame) -> tuple[Keys, Ints]:
     return Keys(frame.get_column(KEY).to_numpy(), second), frame.get_column(DIFF).to_numpy()
 
 
-def add_waiting(waiting: Waiting, keys: Keys, totals: Ints) -> None:
+def add_waiting(waiting: Waiting, keys: Keys, marks: Callable[[], Marks], totals: Ints) -> None:
     """Add the diffs of waiting entries to the totals of these ascending, distinct keys. Cost: a look at each entry."""
     for chunk in waiting:
-        entries, diffs = entries_of(chunk.frame)
-        places, owners = entries_among(entries, keys)
-        np.add.at(totals, owners, diffs[places])
+        entries, owners = chunk.of_keys(keys, marks)
+        np.add.at(totals, owners, chunk.frame.get_column(DIFF).to_numpy()[entries])
+
+
+def _words_of_rows(frame: pl.DataFrame) -> Keys:
+    return key_words(frame.get_columns()[:-1], frame.height)
 
 
 def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
     frames = [chunk.frame for chunk in chunks]
+    if any(chunk.marks is not None for chunk in chunks):
+        frames = [frame_of_entries(*chunk.entries()) for chunk in chunks]
     if len(frames) == 1:
         return frames[0]
     if len({frame.width for frame in frames}) > 1:  # Only keys with a null have a second word.

@@ -15,6 +15,7 @@ from evercurrent.core.data.errors import (
     InputError,
     MissingFileError,
     NameTakenError,
+    NotFilledError,
     PlanError,
     RetractionError,
     SinkError,
@@ -47,6 +48,7 @@ from evercurrent.views.dataframe.watermarks import (
 from evercurrent.views.dataframe.windows import *  # noqa: F403
 from evercurrent.views.engine.backfill_rows import Backfill
 from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.fills import FillProgress
 from evercurrent.views.engine.view import View
 from evercurrent.views.epochs.history import Retain
 from evercurrent.views.epochs.run_events import EpochEvent
@@ -71,11 +73,13 @@ __all__ = [
     "EpochGoneError",
     "EvercurrentError",
     "FileError",
+    "FillProgress",
     "GroupedCollection",
     "GrowthWarning",
     "InputError",
     "MissingFileError",
     "NameTakenError",
+    "NotFilledError",
     "PlanError",
     "Retain",
     "RetractionError",

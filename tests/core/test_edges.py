@@ -17,11 +17,12 @@ import pytest
 import evercurrent as ec
 import evercurrent.core.data.delta as delta_module
 import evercurrent.core.state.lookup as reading_module
-import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.merge_policy as policy_module
 from evercurrent.core.columns.kernels import key_words
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.merge_policy import FAN
 from evercurrent.core.state.run import Layout, Run, make_run
-from evercurrent.core.state.spine import FAN, Spine
+from evercurrent.core.state.spine import Spine
 from harness import circuit_of
 
 
@@ -209,7 +210,7 @@ def test_a_discarded_epoch_leaves_the_spine_as_it_was() -> None:
 
 
 def test_a_spine_has_few_runs_whatever_the_sizes_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spine_module, "FLOOR", 1)
+    monkeypatch.setattr(policy_module, "FLOOR", 1)
     spine, held = Spine(Layout()), 0
     for epoch in range(1, 257):
         size, left = 1, epoch

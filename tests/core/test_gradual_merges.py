@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 
 import evercurrent.core.state.gradual as gradual_module
-import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.merge_policy as policy_module
+import evercurrent.core.state.merger as merger_module
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.gradual import GradualMerge
@@ -110,9 +111,9 @@ def test_the_same_rows_are_there_at_any_time(
     kind: Numbers | Rows, steps: list[tuple[str, Any]], ahead: int, step: int, limit: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "FLOOR", 1)
-        patches.setattr(spine_module, "GRADUAL_FROM", limit)
-        patches.setattr(spine_module, "AT_ONCE", 0)
+        patches.setattr(policy_module, "FLOOR", 1)
+        patches.setattr(merger_module, "GRADUAL_FROM", limit)
+        patches.setattr(merger_module, "AT_ONCE", 0)
         patches.setattr(gradual_module, "AHEAD", ahead)
         patches.setattr(gradual_module, "STEP", step)
         spine, now = Spine(kind.layout), Counter[tuple[int, str]]()
@@ -146,8 +147,8 @@ def test_the_same_rows_are_there_at_any_time(
 
 
 def test_no_epoch_merges_much_and_few_runs_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spine_module, "FLOOR", 16)
-    monkeypatch.setattr(spine_module, "GRADUAL_FROM", 1000)
+    monkeypatch.setattr(policy_module, "FLOOR", 16)
+    monkeypatch.setattr(merger_module, "GRADUAL_FROM", 1000)
     monkeypatch.setattr(gradual_module, "STEP", 64)
     draw = np.random.default_rng(5)
     spine, work, counts = Spine(Layout()), [], []
@@ -165,8 +166,8 @@ def test_no_epoch_merges_much_and_few_runs_are_left(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_merged_does_not_depend_on_discarded_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spine_module, "FLOOR", 16)
-    monkeypatch.setattr(spine_module, "GRADUAL_FROM", 100)
+    monkeypatch.setattr(policy_module, "FLOOR", 16)
+    monkeypatch.setattr(merger_module, "GRADUAL_FROM", 100)
     monkeypatch.setattr(gradual_module, "STEP", 32)
     spines = [Spine(Layout()), Spine(Layout())]
     draw = np.random.default_rng(6)

@@ -1,10 +1,11 @@
-"""Medians are computed from the middle rows of each group: the same bits as from all of its rows."""
+"""Medians and quantiles are found by their ranks in each group: the same bits as polars computes from all of its rows."""
 
 from __future__ import annotations
 
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,14 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from edge_values import VALUES
-from evercurrent.views.compiler import builder
+from evercurrent.core.columns.grouping import group
+from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.group.ranked_states import METHODS, Ranks
+from evercurrent.core.state import row_merge, run, spine
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, run_of_rows
+from evercurrent.core.state.run_columns import columns_of_run
+from evercurrent.views.compiler import aggregate_states
 
 NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_numeric()]
 
@@ -21,16 +29,23 @@ NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_nume
 def declared(engine: ec.Engine, dtype: Any) -> None:
     rows = engine.source("rows", {"k": pl.Int64, "x": dtype}, kind="diffs")
     x = pl.col("x")
+    quantiles = {
+        f"{method} {quantile}": x.quantile(quantile, method)
+        for method in ("nearest", "lower", "higher", "equiprobable", "linear", "midpoint")
+        for quantile in (0.0, 0.1, 0.5, 0.9, 1.0)
+    }
     engine.view(
         "by key", rows.group_by("k").agg(x.median(), more=x.median() + 1, some=x.filter(x > 0).median())
     )
-    engine.view("of all", rows.group_by().agg(x.median()))
+    engine.view("of all", rows.group_by().agg(x.median(), high=x.quantile(0.9)))
+    engine.view("quantiles", rows.group_by("k").agg(**quantiles))
 
 
+@pytest.mark.parametrize("at_once", [0, 8, 1000])
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 @settings(max_examples=settings().max_examples // 4)
 @given(data=st.data())
-def test_medians_are_those_of_all_rows(dtype: Any, data: st.DataObject) -> None:
+def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataObject) -> None:
     value = st.sampled_from([*VALUES[dtype], None])
     row = st.tuples(st.integers(0, 2), value, st.sampled_from([1, 1, 2, 3, -1]))
     epochs = data.draw(st.lists(st.lists(row, max_size=8), min_size=1, max_size=3))
@@ -40,13 +55,65 @@ def test_medians_are_those_of_all_rows(dtype: Any, data: st.DataObject) -> None:
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]
-    with patch.object(builder, "is_median", lambda expr: False):
+    with patch.object(aggregate_states, "ranked", lambda expr: None):
         for frame in frames:
             whole.push("rows", frame)
-    for frame in frames:
-        engine.push("rows", frame)
+    with (
+        patch.object(spine, "AT_ONCE", at_once),
+        patch.object(row_merge, "FEW_ENTRIES", 1),
+        patch.multiple(run, FROM=1, FEW_ENTRIES=1),
+    ):
+        for frame in frames:
+            engine.push("rows", frame)
     for name, view in engine.views.items():
         ours, theirs = list(view.deltas()), list(whole.views[name].deltas())
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             assert_frame_equal(one, other, check_exact=True)
+        assert_frame_equal(view.read(), whole.views[name].read(), check_exact=True)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    counts=st.lists(st.integers(1, 3000), min_size=1, max_size=5),
+    nulls=st.integers(0, 3),
+    quantile=st.floats(0, 1),
+    method=st.sampled_from(METHODS),
+)
+def test_ranks_are_those_of_polars(counts: list[int], nulls: int, quantile: float, method: str) -> None:
+    groups = [[None] * nulls + [float(rank) for rank in range(count)] for count in counts]
+    frame = pl.DataFrame({"k": range(len(groups)), "x": groups}).explode("x", empty_as_null=False)
+    theirs = frame.group_by("k", maintain_order=True).agg(pl.col("x").quantile(quantile, method))  # type: ignore[arg-type]
+    ranks, _ = Ranks(method, quantile).of(np.array(counts), np.full(len(counts), nulls))
+    assert ranks.tolist() == theirs["x"].to_list()
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 3), st.sampled_from([1, 1, 2, -1])), max_size=12)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("keys", [["k"], ["k", "l"]])
+@settings(max_examples=settings().max_examples // 2)
+@given(parts=st.lists(ROWS, min_size=2, max_size=3), sought=st.sets(st.integers(-1, 4)))
+def test_entries_are_inserted_and_found_as_if_all_were_sorted(
+    parts: list[list[tuple[int, int, int]]], sought: set[int], keys: list[str], descending: bool
+) -> None:
+    layout = Layout(pl.Schema({"x": pl.Float64()}), by_row=True, order=(Order("x", descending=descending),))
+    columns = KeyColumns.of(keys)
+
+    def frame_of(rows: list[tuple[int, int, int]]) -> pl.DataFrame:
+        frame = pl.DataFrame(rows, {"k": pl.Int64, "x": pl.Float64, DIFF: pl.Int64}, orient="row")
+        return frame.with_columns(l=pl.col("k") % 2).select("k", "l", "x", DIFF)
+
+    runs = [each for rows in parts if len(each := run_of_rows(layout, columns, frame_of(rows)))]
+    runs.sort(key=len, reverse=True)
+    if len(runs) < 2:
+        return
+    whole = run.merge(layout, runs)
+    with patch.object(row_merge, "FEW_ENTRIES", 1), patch.multiple(run, FROM=1):
+        inserted = row_merge.merged_rows(layout, runs)
+        assert inserted is not None
+        wanted = group(columns.words(frame_of([(key, 0, 1) for key in sorted(sought)]))).keys
+        found = [each.tolist() for each in inserted.find(wanted)]
+    assert found == [each.tolist() for each in whole.find(wanted)]
+    assert columns_of_run(inserted).equals(columns_of_run(whole))

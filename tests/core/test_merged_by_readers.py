@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.merge_policy as policy_module
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.run import Layout, Run, make_run
@@ -48,7 +48,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_readers_of_any_commits_change_no_contents(steps: list[tuple[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "FLOOR", 1)
+        patches.setattr(policy_module, "FLOOR", 1)
         spine, now = Spine(Layout()), Counter[int]()
         commits: list[tuple[Version, dict[int, int]]] = [(spine.version, {})]
         for step, given_to_it in steps:

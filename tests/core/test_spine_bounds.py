@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.merge_policy as policy_module
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.operators.arrange import Materialize
@@ -41,8 +41,8 @@ WORDS = st.sampled_from(
 )
 def test_a_bounded_spine_holds_what_one_without_bounds_holds(epochs: list[list[tuple[int, int]]]) -> None:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "FLOOR", 1)
-        patches.setattr(spine_module, "FAN", 3)
+        patches.setattr(policy_module, "FLOOR", 1)
+        patches.setattr(policy_module, "FAN", 3)
         spine, held = Spine(Layout()), Counter[int]()
         spine.most_merged, spine.keeps_runs = MOST, True
         for entries in epochs:

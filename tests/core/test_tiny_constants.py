@@ -23,13 +23,16 @@ import evercurrent.core.columns.grouping as grouping
 import evercurrent.core.columns.kernels as kernels
 import evercurrent.core.columns.sorting as sorting
 import evercurrent.core.data.delta as delta_module
+import evercurrent.core.eventtime.windows.kinds as windows_module
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
 import evercurrent.core.state.first_rows as first_rows_module
+import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
+import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
-import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import Directory
 from evercurrent.core.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
@@ -51,6 +54,7 @@ HASHING = (
     contract_module,
     group_module,
     parts_module,
+    waiting_module,
 )
 """The modules that import ``key_words``."""
 
@@ -59,12 +63,15 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     kernels: ("MANY_ROWS",),
     sorting: ("MANY_ROWS",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
-    run_module: ("FEW",),
-    spine_module: ("FLOOR", "FAN"),
+    run_module: ("FEW", "FROM", "FEW_ENTRIES"),
+    row_merge_module: ("FEW_ENTRIES",),
+    windows_module: ("MANY_ROWS",),
+    policy_module: ("FLOOR", "FAN"),
 }
 
 TINY: Mapping[str, Mapping[str, int]] = {
     "levels of one row": {"FLOOR": 1, "FAN": 2},
+    "entries inserted": {"FLOOR": 1, "FAN": 2, "FROM": 1, "FEW_ENTRIES": 1, "MANY_ROWS": 0},
     "levels, directories, filters": {"FLOOR": 2, "FAN": 3, "FROM": 1, "FEW": 0, "CHUNK": 2},
     "directories without filters": {
         "FLOOR": 1,

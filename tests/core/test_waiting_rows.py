@@ -15,17 +15,18 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
+import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
-from evercurrent.core.columns.directory import entries_among
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.columns.grouping import group
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.lookup import first_rows_change, rows_change
 from evercurrent.core.state.partitioning import KeyColumns
-from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.run import Layout, Run
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine, Version
 from faults import FaultError, raising_node
-from harness import Running, circuit_of, contents
+from harness import Running, circuit_of
 from oracle import TooLargeError
 from strategies import Case, cases, of_profile
 
@@ -121,12 +122,19 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("make", [by_key, by_row])
 @of_profile(1.0, quick=40)
-@given(steps=STEPS, keeps_runs=st.booleans(), most=st.sampled_from([None, 2]))
+@given(
+    steps=STEPS, keeps_runs=st.booleans(), most=st.sampled_from([None, 2]), at_once=st.sampled_from([0, 64])
+)
 def test_rows_that_wait_are_the_rows_that_were_sorted(
-    make: Callable[[], Spine], steps: list[tuple[str, Any, str]], keeps_runs: bool, most: int | None
+    make: Callable[[], Spine],
+    steps: list[tuple[str, Any, str]],
+    keeps_runs: bool,
+    most: int | None,
+    at_once: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "FLOOR", 1)
+        patches.setattr(spine_module, "SORTED_AT_ONCE", at_once)
+        patches.setattr(policy_module, "FLOOR", 1)
         patches.setattr(waiting_module, "APART_FROM", 4)
         patches.setattr(Spine, "keeps_runs", keeps_runs)
         patches.setattr(Spine, "most_merged", most)
@@ -154,6 +162,41 @@ def test_rows_that_wait_are_the_rows_that_were_sorted(
             twins.check(number)
 
 
+@pytest.mark.parametrize("sorted_at_once", [0, 64])
+@of_profile(0.5, quick=60)
+@given(
+    epochs=st.lists(ENTRIES, min_size=1, max_size=6),
+    keys=st.sets(st.integers(0, 5), min_size=1),
+    count=st.integers(1, 3),
+    looks=st.sampled_from([0, 1, 1000]),
+)
+def test_rows_near_some_keys_are_those_of_the_state(
+    sorted_at_once: int, epochs: list[list[Any]], keys: set[int], count: int, looks: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "SORTED_AT_ONCE", sorted_at_once)
+        patches.setattr(spine_module, "LOOKS", looks)
+        lazy, eager = by_key(), by_key()
+        for entries in epochs[:-1]:
+            for spine in (lazy, eager):
+                spine.stage_rows(rows_of(entries))
+                spine.commit()
+        for spine in (lazy, eager):
+            spine.stage_rows(rows_of(epochs[-1]))
+        frame = pl.DataFrame({"k": sorted(keys)}, {"k": pl.Int64})
+        words = group(lazy.words_of(frame)).keys
+        near = first_rows_change(lazy, words, count)
+        whole = rows_change(eager, words, count)
+        for ours, theirs in zip(near, whole, strict=True):
+            assert ours.owners.tolist() == theirs.owners.tolist()
+            assert ours.payload.equals(theirs.payload)
+            assert ours.diffs.tolist() == theirs.diffs.tolist()
+        assert bits_of(lazy.delta) == bits_of(eager.delta)
+        for spine in (lazy, eager):
+            spine.commit()
+        assert bits_of(lazy.merged()) == bits_of(eager.merged())
+
+
 def test_small_chunks_are_put_together_and_large_ones_stay() -> None:
     spine = by_row()
     for number in range(1000):
@@ -165,7 +208,11 @@ def test_small_chunks_are_put_together_and_large_ones_stay() -> None:
     assert spine.entries == len(spine.merged()) == 1000
 
 
-def test_rows_that_were_retracted_are_not_kept_for_long() -> None:
+@pytest.mark.parametrize("at_once", [0, 10**6])
+def test_rows_that_were_retracted_are_not_kept_for_long(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spine_module, "SORTED_AT_ONCE", at_once)
     spine, size = by_row(), 1000
     spine.stage_rows(rows_of([(number, "a", 1) for number in range(size)]))
     spine.commit()
@@ -198,10 +245,12 @@ def test_any_program_gives_the_same_whenever_rows_are_sorted(case: Case, reads: 
         eager = Running(case)
         for epoch in case.epochs:
             eager.push(epoch)
-    for number, epoch in enumerate(case.epochs):
-        lazy.push(epoch)
-        if number in reads:
-            lazy.contents()
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "SORTED_AT_ONCE", 0)
+        for number, epoch in enumerate(case.epochs):
+            lazy.push(epoch)
+            if number in reads:
+                lazy.contents()
     assert lazy.contents() == eager.contents()
     for name, view in lazy.views.items():
         assert view.read().equals(eager.views[name].read()), name
@@ -317,63 +366,3 @@ def test_a_view_of_rows_holds_little_more_than_its_rows() -> None:
         engine.push("rows", frame)
     (state,) = [state for state in circuit_of(engine).states if isinstance(state, Spine)]
     assert state.nbytes <= 1.5 * 5 * frame.estimated_size()
-
-
-# Retractions
-
-
-@pytest.mark.parametrize("looks", [0, 1, 10**9])
-@pytest.mark.parametrize("schema", [{"k": pl.Int64}, {"k": pl.Int64, "x": pl.String}])
-@of_profile(0.5, quick=20)
-@given(data=st.data())
-def test_a_retraction_is_accepted_as_often_as_the_row_is_there(
-    looks: int, schema: dict[str, Any], data: st.DataObject
-) -> None:
-    row = st.tuples(st.integers(0, 3) | st.none(), *[st.sampled_from("ab")] * (len(schema) - 1))
-    entry = st.tuples(row, st.sampled_from([1, 1, 2, -1, -2]))
-    epochs = data.draw(st.lists(st.lists(entry, min_size=1, max_size=6), max_size=6))
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(spine_module, "LOOKS", looks)
-        patches.setattr(spine_module, "MOST_ENTRIES", 8 if looks else 2**22)
-        engine = ec.Engine()
-        view = engine.view("kept", engine.source("a", schema, kind="diffs", strict=False).select(*schema))
-        held, refused = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
-        for entries in epochs:
-            engine.push(
-                "a",
-                pl.DataFrame(
-                    [(*each, diff) for each, diff in entries], {**schema, DIFF: pl.Int64}, orient="row"
-                ),
-            )
-            added = Counter[tuple[Any, ...]]()
-            for each, diff in entries:
-                added[each] += diff
-            for each, diff in added.items():
-                accepted = max(diff, -held[each])
-                held[each] += accepted
-                refused[each] += accepted - diff
-            assert contents(view).counts == {row: count for row, count in held.items() if count}
-        ledger = engine.ledger()
-        assert ledger.height == sum(map(bool, refused.values())) or len(epochs) > 1
-
-
-@of_profile(0.5, quick=60)
-@given(
-    entries=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=30),
-    keys=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=12),
-    spread=st.sampled_from([1, 2**60, 3 * 2**61]),
-)
-def test_entries_are_found_among_keys_whose_first_words_collide(
-    entries: list[tuple[int, int]], keys: set[tuple[int, int]], spread: int
-) -> None:
-    def words(pairs: list[tuple[int, int]]) -> Keys:
-        first = np.array([pair[0] * spread % 2**64 for pair in pairs], np.uint64)
-        return Keys(first, np.array([pair[1] for pair in pairs], np.uint64))
-
-    run = make_run(Layout(), words(sorted(keys)), pl.DataFrame(), {DIFF: np.ones(len(keys), np.int64)})
-    ordered = list(zip(run.keys.first.tolist(), run.keys.seconds().tolist(), strict=True))
-    given_words = words(entries)
-    pairs = list(zip(given_words.first.tolist(), given_words.seconds().tolist(), strict=True))
-    places, owners = entries_among(given_words, run.keys)
-    expected = [(place, ordered.index(pair)) for place, pair in enumerate(pairs) if pair in ordered]
-    assert list(zip(places.tolist(), owners.tolist(), strict=True)) == expected

@@ -24,7 +24,6 @@ import evercurrent.core.eventtime.sessions.cells as cells_module
 import evercurrent.core.eventtime.sessions.rows as rows_module
 import evercurrent.core.state.merge_policy as levels_module
 import evercurrent.core.state.run as run_module
-import evercurrent.core.state.spine as spine_module
 from evercurrent.core.circuit.checked import Checked
 from evercurrent.core.columns.kernels import Keys, key_words
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
@@ -324,9 +323,8 @@ def ways(setting: str) -> Iterator[None]:
     """The code as it is; with little data on the ways of much; with words that agree in part; without packed sorts."""
     with (
         patch.multiple(
-            spine_module, FLOOR=1 if setting != "usual" else 512, FAN=2 if setting != "usual" else 4
+            levels_module, FLOOR=1 if setting != "usual" else 512, FAN=2 if setting != "usual" else 4
         ),
-        patch.multiple(levels_module, FLOOR=1 if setting != "usual" else 512),
         patch.multiple(directory_module, FROM=1 if setting == "tiny" else 4096, STEPS=1),
         patch.multiple(run_module, FEW=0 if setting == "tiny" else 64),
         patch.multiple(grouping, SMALL=0 if setting == "tiny" else 256),

@@ -9,12 +9,7 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.eventtime.triggers import kinds
 from evercurrent.core.eventtime.triggers.combinators import trigger_state
-from evercurrent.core.eventtime.triggers.kinds import (
-    Trigger,
-    finishes,
-    finishes_on_time,
-    waits_for_watermark_only,
-)
+from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.triggers.leaves import LEAVES, TriggerContext, TriggerState
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -174,7 +169,7 @@ def test_always_sets_its_timer_without_rows() -> None:
     ],
 )
 def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: bool, waits: bool) -> None:
-    found = finishes(trigger), finishes_on_time(trigger), waits_for_watermark_only(trigger)
+    found = trigger.finishes, trigger.finishes_on_time, trigger.waits_for_watermark_only
     assert found == (ends, ends_on_time, waits)
 
 

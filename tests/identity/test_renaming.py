@@ -21,6 +21,7 @@ from durability.kept_programs import BY_NAME, PROGRAMS
 from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS
 from identity.opening_kept import report
 from identity.renamed_package import Renaming, renamed_copy
+from started import paths
 
 IS_LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 TESTS = Path(__file__).resolve().parents[1]
@@ -55,10 +56,9 @@ def reported(folders: dict[str, Path], tmp_path: Path) -> dict[str, Any]:
     """What a process with the copy makes of them."""
     program = TESTS / "identity" / "opening_kept.py"
     arguments = [f"{name}={folder}" for name, folder in folders.items()]
-    path = os.pathsep.join(map(str, (tmp_path / "copy", TESTS)))
     done = subprocess.run(
         [sys.executable, "-P", program, tmp_path / "report.json", *arguments],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": paths(tmp_path / "copy", TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

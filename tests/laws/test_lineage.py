@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Any
 
+import hypothesis.strategies as st
 import polars as pl
 import pytest
 from hypothesis import assume, given
@@ -12,13 +14,35 @@ from hypothesis import assume, given
 import evercurrent as ec
 from harness import contents
 from oracle import freeze
-from retained_case import engine_after
+from retained_case import declared, engine_after
 from strategies import Case, cases, of_profile
 
-OTHERWISE = re.compile(
-    r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|unpivot|group_by\(\)|map_batches"
-)
+OTHERWISE = re.compile(r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|group_by\(\)|map_batches")
 """Calls by which a row may come back when other rows go, and those that are not followed."""
+
+
+WITH_OTHERS = re.compile(r"anti|minus|left'|full|right'|negate|map_batches")
+"""Calls whose rows depend on rows that are not there, and those that are not followed."""
+
+IN_SEVERAL = re.compile(r"concat|unpivot|explode|join")
+"""Calls by which a row may be in several groups: of those that are not named, alone, it makes groups of another size."""
+
+
+@of_profile(0.6, quick=40)
+@given(case=cases(trusted=False, max_lines=3))
+def test_the_rows_that_it_comes_from_are_enough_for_a_row(case: Case) -> None:
+    text = " ".join(case.program.lines)
+    assume(not WITH_OTHERS.search(text))
+    assume(text.count("group_by") <= 1 or not IN_SEVERAL.search(text))
+    engine = engine_after(case)
+    for name, view in engine.views.items():
+        for row in view.read().head(3).rows():
+            found = view.lineage(row)
+            alone = declared(case)
+            with alone.epoch():
+                for source, rows in found.items():
+                    alone.push(source, rows)
+            assert tuple(map(freeze, row)) in contents(alone.views[name]).counts, (name, row, found)
 
 
 @of_profile(0.6, quick=60)
@@ -71,6 +95,98 @@ CASES: list[tuple[str, Any, dict[str, list[tuple[Any, ...]]]]] = [
     ("both", {"item": 9}, {"orders": [("west", 9, 1)]}),
     ("both", {"item": 2}, {"orders": [("north", 2, 1)], "items": [(2, 20, 1)]}),
 ]
+
+
+WINDOWS = {
+    "fixed": ec.fixed("10s"),
+    "sliding": ec.sliding("10s", every="4s"),
+    "sessions": ec.sessions("5s"),
+    "days": ec.calendar("1d"),
+    "all": None,
+}
+HITS = {"k": pl.String, "n": pl.Int64, "at": pl.Datetime("us")}
+START = datetime(2026, 1, 1)
+
+hits = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 3), st.integers(0, 60)), max_size=8
+)
+
+
+def windowed(kind: str, *, keyed: bool, trigger: bool) -> ec.Engine:
+    engine = ec.Engine()
+    source = engine.source(
+        "hits", HITS, kind="diffs", event_time="at", watermark=ec.bounded_delay("10s"), retained=True
+    )
+    rows = source.filter(pl.col("n") > 0)
+    rows = rows if WINDOWS[kind] is None else rows.window(WINDOWS[kind])
+    if trigger and WINDOWS[kind] is not None:
+        rows = rows.trigger(ec.after_watermark(late=ec.every_epoch()))
+    grouped = rows.group_by(*(["k"] if keyed else [])).agg(n=pl.len(), most=pl.col("n").max())
+    panes = engine.view("panes", grouped)
+    engine.view("sizes", panes.group_by("n").agg(windows=pl.len()))
+    return engine
+
+
+def push_hits(engine: ec.Engine, entries: list[tuple[Any, ...]]) -> None:
+    frame = pl.DataFrame(
+        [(k, n, START + timedelta(seconds=second), 1) for k, n, second in entries],
+        {**HITS, "_diff": pl.Int64}, orient="row",
+    )  # fmt: skip
+    engine.push("hits", frame, at="2026-01-01T12:00:00Z")
+
+
+@of_profile(0.6, quick=15)
+@given(
+    kind=st.sampled_from(sorted(WINDOWS)),
+    keyed=st.booleans(),
+    trigger=st.booleans(),
+    epochs=st.lists(hits, min_size=1, max_size=4),
+)
+def test_windows_and_sessions(kind: str, keyed: bool, trigger: bool, epochs: list[Any]) -> None:
+    assume(keyed or kind != "all")
+    engine = windowed(kind, keyed=keyed, trigger=trigger)
+    for entries in epochs:
+        push_hits(engine, entries)
+    engine.advance("hits", ec.END_OF_TIME, at="2026-01-01T12:00:00Z")
+    for name, view in engine.views.items():
+        if kind == "sliding" and name == "sizes":
+            continue  # A row is in several windows: in those that are not named, alone, it makes windows of another size.
+        for row in view.read().head(2).rows():
+            found = view.lineage(row)["hits"]
+            assert found["at"].is_sorted(descending=True)
+            alone = windowed(kind, keyed=keyed, trigger=trigger)
+            alone.push("hits", found, at="2026-01-01T12:00:00Z")
+            alone.advance("hits", ec.END_OF_TIME, at="2026-01-01T12:00:00Z")
+            assert tuple(map(freeze, row)) in contents(alone.views[name]).counts, (row, found)
+            without = engine.fork()
+            without.push("hits", found.with_columns(-pl.col("_diff")), at="2026-01-01T12:00:00Z")
+            assert tuple(map(freeze, row)) not in contents(without.views[name]).counts, (row, found)
+
+
+def test_a_look_up_costs_what_it_finds() -> None:
+    """Not what the states hold: rows are sorted once, and those of a later epoch when they have come."""
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.Int64, "item": pl.Int64, "price": pl.Int64}, retained=True)
+    items = engine.view("items", sales.group_by("shop", "item").agg(n=pl.len(), total=pl.col("price").sum()))
+    shops = engine.view("shops", items.group_by("shop").agg(items=pl.len(), total=pl.col("total").sum()))
+    sizes = engine.view("sizes", shops.group_by("items", "total").agg(shops=pl.len()))
+    size = 100_000
+    numbers = pl.int_range(size, eager=True)
+    engine.push("sales", {"shop": numbers // 20, "item": numbers % 7, "price": numbers % 100})
+    indexes = engine._indexes
+    assert sizes.lineage({"items": 7, "total": 190})["sales"].height == 1000
+    first = indexes.indexed
+    assert first >= size
+    touched = indexes.touched
+    found = shops.lineage({"shop": 17})
+    assert found["sales"].height == 20
+    assert indexes.indexed == first
+    assert indexes.touched - touched <= 2 * (20 + 7 + 1)
+    touched = indexes.touched
+    engine.push("sales", {"shop": [17, 18], "item": [100, 200], "price": [1, 2]})
+    assert shops.lineage({"shop": 17})["sales"].height == 21
+    assert indexes.indexed - first <= 2 * (2 + 2 + 4)
+    assert indexes.touched - touched <= 60
 
 
 @pytest.mark.parametrize(("view", "row", "expected"), CASES)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import polars as pl
 import pytest
@@ -109,7 +111,9 @@ def test_views_stand_in_for_sources_that_keep_nothing() -> None:
 def test_what_is_not_evaluated_is_refused_by_name() -> None:
     engine = ec.Engine()
     hits = engine.source("hits", {"at": pl.Datetime("us"), "n": pl.Int64}, event_time="at", retained=True)
-    windows = engine.view("windows", hits.window(ec.fixed("1m")).group_by().agg(n=pl.len()))
+    windows = engine.view("windows", hits.window(ec.count_window(2)).group_by().agg(n=pl.len()))
+    panes = hits.window(ec.fixed("1m")).accumulate("discarding").group_by().agg(n=pl.len())
+    discarded = engine.view("discarded", panes)
     own = ec.aggregate(
         create=lambda: 0, add=lambda total, values: total + values.sum(), merge=lambda one, other: one + other,
         extract=lambda total: total, dtype=pl.Int64,
@@ -120,7 +124,8 @@ def test_what_is_not_evaluated_is_refused_by_name() -> None:
     engine.push("hits", pl.DataFrame({"at": [3, 1, 2], "n": [30, 10, 20]}).cast({"at": pl.Datetime("us")}))
     assert firsts.prove()
     for view, reason in (
-        (windows, "window"),
+        (windows, "windows of Count"),
+        (discarded, "a log of when they were emitted"),
         (custom, "aggregate of your own"),
         (negative, "counts below zero"),
     ):
@@ -153,3 +158,206 @@ def test_rows_turned_and_firsts_of_their_columns_are_proved() -> None:
     proofs = engine.prove()
     assert list(proofs) == list(engine.views)
     assert proofs
+
+
+KINDS = {
+    "fixed": ec.fixed("10s", offset="3s"),
+    "sliding": ec.sliding("10s", every="4s"),
+    "sessions": ec.sessions("5s"),
+    "days": ec.calendar("1d"),
+}
+HITS = {"k": pl.String, "n": pl.Int64, "at": pl.Datetime("us")}
+START = datetime(2026, 1, 1)
+entries = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 3), st.integers(0, 90)), max_size=8
+)
+
+
+def windowed(kind: str) -> ec.Engine:
+    engine = ec.Engine(record=True)
+    hits = engine.source("hits", HITS, event_time="at", watermark=ec.bounded_delay("10s"), retained=True)
+    rows = hits.filter(pl.col("n") > 0).window(KINDS[kind])
+    refined = engine.view("refined", rows.group_by("k").agg(n=pl.len(), most=pl.col("n").max()))
+    engine.view("sizes", refined.group_by("n").agg(windows=pl.len()))
+    engine.view("again", refined.window(ec.fixed("1m")).group_by().agg(total=pl.col("n").sum()))
+    engine.view("of all", rows.group_by().agg(n=pl.len()))
+    waiting = rows.trigger(ec.after_watermark(late=ec.each_row()))
+    engine.view("final", waiting.lateness("5s").group_by("k").agg(n=pl.len()))
+    engine.view("last", waiting.accumulate("accumulating").group_by("k").agg(n=pl.len()).latest())
+    return engine
+
+
+@of_profile(0.4, quick=20)
+@given(kind=st.sampled_from(sorted(KINDS)), epochs=st.lists(entries, min_size=1, max_size=4))
+def test_windows_are_proved(kind: str, epochs: list[Any]) -> None:
+    """Panes that wait and windows of late rows are named, and all others are compared."""
+    engine = windowed(kind)
+    for rows in epochs:
+        frame = [(k, n, START + timedelta(seconds=second)) for k, n, second in rows]
+        engine.push("hits", pl.DataFrame(frame, HITS, orient="row"), at="2026-01-01T12:00:00Z")
+        proofs = engine.prove()
+        assert proofs, proofs
+        for name, reason in proofs.refused.items():
+            assert name == "last", proofs
+            assert "no view" in reason, proofs
+    engine.advance("hits", ec.END_OF_TIME, at="2026-01-01T12:00:00Z")
+    proofs = engine.prove()
+    assert proofs, proofs
+    assert set(proofs) == set(engine.views)
+    waiting = [proof.unproved.get("they wait for their trigger") for proof in proofs.values()]
+    assert not any(windows is not None and windows.height for windows in waiting)
+
+
+def test_windows_that_cannot_be_proved_are_named() -> None:
+    engine = windowed("fixed")
+    at = "2026-01-01T12:00:00Z"
+    for second, key in ((5, "a"), (60, "a"), (6, "b")):
+        rows = {"k": [key], "n": [1], "at": [START + timedelta(seconds=second)]}
+        engine.push("hits", rows, at=at)
+    found = engine.views["final"].prove()
+    assert found
+    assert {reason: windows.rows() for reason, windows in found.unproved.items()} == {
+        "they wait for their trigger": [("a", START + timedelta(seconds=53), START + timedelta(seconds=63))],
+        "rows came too late for them": [("b", START + timedelta(seconds=3), START + timedelta(seconds=13))],
+    }
+    assert "not proved, as rows came too late for them: window k b" in repr(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_proof_finds_each_of_fifty_rows_that_were_changed_in_a_run(seed: int) -> None:
+    """Another number, or another value in a row: in any run of a state from which a view is read."""
+    random = np.random.default_rng(seed)
+    engine = planted_in()
+    compiled, planted = engine._current(), 0
+    assert engine.prove()
+    while planted < 50:
+        name = str(random.choice(list(engine.views)))
+        spine = compiled.contents[name].spine
+        runs = spine.runs
+        at = int(random.integers(len(runs)))
+        run, version = runs[at], spine.version
+        entry = int(random.integers(len(run)))
+        numbers = [column for column in run.payload.columns if run.payload.schema[column].is_integer()]
+        if random.random() < 0.5 and numbers and run.rows is None and not compiled.contents[name].key_types:
+            continue
+        if random.random() < 0.5 and numbers:
+            column = str(random.choice(numbers))
+            values = run.payload.get_column(column).to_list()
+            values[entry] = (values[entry] or 0) + int(random.integers(1, 5))
+            changed = replace(run, payload=run.payload.with_columns(pl.Series(column, values, pl.Int64)))
+        else:
+            column = str(random.choice(sorted(run.sums)))
+            sums = {each: kept.copy() for each, kept in run.sums.items()}
+            sums[column][entry] += int(random.integers(1, 5))
+            changed = replace(run, sums=sums)
+        spine._committed = version.with_parts((*runs[:at], changed, *runs[at + 1 :]), ())
+        found = engine.views[name].prove()
+        spine._committed = version
+        assert not found, (name, column, entry)
+        assert found.differences.height
+        planted += 1
+    assert engine.prove()
+
+
+def planted_in() -> ec.Engine:
+    engine = ec.Engine()
+    columns = {"shop": pl.String, "item": pl.Int64, "price": pl.Int64}
+    sales = engine.source("sales", columns, kind="diffs", retained=True)
+    items = engine.source("items", {"item": pl.Int64, "weight": pl.Int64}, kind="upsert", key="item")
+    totals = engine.view("totals", sales.group_by("shop").agg(n=pl.len(), total=pl.col("price").sum()))
+    engine.view("sizes", totals.group_by("n").agg(shops=pl.len(), total=pl.col("total").sum()))
+    engine.view("weighed", sales.join(items, on="item", how="left"))
+    engine.view("shops", sales.select("shop").unique())
+    engine.view("dear", sales.filter(pl.col("price") > 5))
+    random = np.random.default_rng(1)
+    engine.push("items", {"item": range(6), "weight": range(10, 16)})
+    for _ in range(4):
+        shops = [f"s{number}" for number in random.integers(0, 9, 30)]
+        rows = {"shop": shops, "item": random.integers(0, 8, 30), "price": random.integers(0, 20, 30)}
+        engine.push("sales", rows)
+    return engine
+
+
+def test_a_proof_says_from_which_epoch_on_rows_differ() -> None:
+    engine = ec.Engine(record=True)
+    sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+    totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    engine.push("sales", {"shop": ["north", "south", "west"], "price": [1, 2, 3]})
+    engine.push("sales", {"shop": ["north"], "price": [4]})
+    spine = engine._current().contents["totals"].spine
+    runs = spine.runs
+    name = next(each for each in runs[0].sums if each != "length")
+    sums = {**runs[0].sums, name: runs[0].sums[name] + 100}
+    spine._committed = spine.version.with_parts((replace(runs[0], sums=sums), *runs[1:]), ())
+    engine.push("sales", {"shop": ["south"], "price": [5]})
+    engine.push("sales", {"shop": ["north"], "price": [6]})
+    found = totals.prove()
+    assert not found
+    first = {row[0]: row[3] for row in found.differences.filter(pl.col("_diff") > 0).rows()}
+    assert first == {"south": 3, "north": 4, "west": 4}
+    assert found.since == 3
+    assert "6 rows differ, from epoch 3 on" in repr(found)
+    assert "the state has changed since without an epoch" in repr(found)
+
+
+def test_a_proof_goes_by_the_commits_of_a_checkpoint(tmp_path: Any) -> None:
+    with ec.Engine(checkpoint=ec.Checkpoint(tmp_path, every=1, keep=10)) as engine:
+        sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+        totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        for price in (1, 2):
+            engine.push("sales", {"shop": ["north"], "price": [price]})
+            engine.checkpoint()
+        spine = engine._current().contents["totals"].spine
+        runs = spine.runs
+        sums = {name: column + 7 for name, column in runs[-1].sums.items() if name != "length"}
+        changed = replace(runs[-1], sums={**runs[-1].sums, **sums})
+        spine._committed = spine.version.with_parts((*runs[:-1], changed), ())
+        for price in (3, 4):
+            engine.push("sales", {"shop": ["north"], "price": [price]})
+            engine.checkpoint()
+        found = totals.prove()
+        assert not found
+        assert found.since == 3
+        assert "compared at the commits of epochs" in repr(found)
+        other = ec.Engine()
+        sales = other.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+        other.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        assert other.prove(checkpoint=tmp_path)["totals"].since == 3
+
+
+def test_where_earlier_epochs_are_not_kept_a_proof_says_what_would_keep_them() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.String}, retained=True)
+    shops = engine.view("shops", sales.group_by("shop").len())
+    engine.push("sales", {"shop": ["north"]})
+    spine = engine._current().contents["shops"].spine
+    (run,) = spine.runs
+    spine._committed = spine.version.with_parts((replace(run, sums={"length": run.sums["length"] + 1}),), ())
+    found = shops.prove()
+    assert not found
+    assert found.since is None
+    assert "'sales' are not kept by epoch; make the engine with Engine(record=True)" in repr(found)
+
+
+@of_profile(0.3, quick=20)
+@given(case=cases(trusted=False), share=st.sampled_from([0.1, 0.5, 1.0]))
+def test_samples_of_random_views_are_proved(case: Case, share: float) -> None:
+    engine = engine_after(case)
+    proofs = engine.prove(sample=share)
+    assert proofs, proofs
+
+
+def test_a_sample_takes_its_share_of_the_keys() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, retained=True)
+    totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    engine.push("sales", {"shop": range(5_000), "price": range(5_000)})
+    found = totals.prove(sample=0.1)
+    assert found
+    assert 400 < found.rows < 600
+    assert totals.prove(sample=0.1).rows == found.rows
+    for wrong in (0, 2, -0.1, "all", True):
+        with pytest.raises(ec.InputError, match="give a share of the keys"):
+            totals.prove(sample=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ec.PlanError, match="before the first epoch"):
+        engine.retain_rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,35 +27,27 @@ def programs() -> Path | None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """The url of a database of its own, on a socket in a folder."""
     folder = programs()
     if folder is None:
         pytest.skip("PostgreSQL is not installed")
-    place = tmp_path_factory.mktemp("pg")
-    user = ["runuser", "-u", "nobody", "--"] if os.geteuid() == 0 else []
-    if user:  # PostgreSQL refuses to run as root.
-        os.chmod(place, 0o777)
-        for parent in place.parents[:2]:
-            os.chmod(parent, 0o755)
-    data = place / "data"
-    subprocess.run(
-        [*user, folder / "initdb", "-D", data, "-A", "trust", "-U", "me", "--no-sync"],
-        check=True,
-        capture_output=True,
-    )
-    options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
-    subprocess.run(
-        [*user, folder / "pg_ctl", "-D", data, "-o", options, "-w", "-l", place / "log", "start"],
-        check=True,
-        capture_output=True,
-    )
-    try:
-        yield f"postgresql+psycopg://me@/postgres?host={place}"
-    finally:
-        subprocess.run(
-            [*user, folder / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=True, capture_output=True
-        )
+    with tempfile.TemporaryDirectory(prefix="pg") as place:
+        user = ["runuser", "-u", "nobody", "--"] if os.geteuid() == 0 else []
+        os.chmod(place, 0o777)  # PostgreSQL refuses to run as root, and so is started as somebody else.
+
+        def run(program: str, *arguments: str) -> None:
+            subprocess.run(
+                [*user, folder / program, "-D", f"{place}/data", *arguments], check=True, capture_output=True
+            )
+
+        run("initdb", "-A", "trust", "-U", "me", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+        run("pg_ctl", "-o", options, "-w", "-l", f"{place}/log", "start")
+        try:
+            yield f"postgresql+psycopg://me@/postgres?host={place}"
+        finally:
+            run("pg_ctl", "-m", "immediate", "stop")
 
 
 def test_a_view_is_kept_there_through_restarts_and_a_lost_connection(server: str, tmp_path: Path) -> None:

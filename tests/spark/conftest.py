@@ -14,6 +14,7 @@ import pytest
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.spark_bridge.runtime.session import local_session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
+from started import paths
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +23,18 @@ def spark() -> Iterator[Any]:
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers: many of them share the cores
+    # Java and its workers have it from the start, what other tests start does not.
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = paths(*([given] if given else []))
     try:
         # A task may fail three times, as on a cluster: locally it may not by default.
         session = local_session("evercurrent tests", settings={"spark.master": "local[2,4]"})
     except JavaMissingError as missing:
         pytest.skip(str(missing))
+    finally:
+        del os.environ["PYTHONPATH"]
+        if given is not None:
+            os.environ["PYTHONPATH"] = given
     yield session
     session.stop()
 

@@ -17,6 +17,7 @@ import evercurrent as ec
 from spark.connected_query import rows_of
 from spark.doomed_query import VIEWS, batches, declare, feed
 from spark.twins import counted
+from started import paths
 
 pytest.importorskip("pyspark")
 pytest.importorskip("grpc_status", reason="the extra spark-connect is not installed")
@@ -50,11 +51,11 @@ def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
 
 def run_program(folder: Path) -> dict[str, object]:
     """What the program says. It is ended with all that it has started."""
-    paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "spark.connected_query", str(folder)],
         # SPARK_TESTING: the server takes any free port.
-        env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "SPARK_TESTING": "1"},
+        env=os.environ
+        | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1", "SPARK_TESTING": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -29,6 +29,7 @@ from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from spark.doomed_query import batches, declare, feed, run_to_the_end
 from spark.offered import declared, held
+from started import paths
 
 pytest.importorskip("pyspark")
 
@@ -56,6 +57,7 @@ class Doomed:
 
     folder: Path
     frames: list[pl.DataFrame]
+    environment: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     ends: list[int] = field(default_factory=list)
 
@@ -64,13 +66,14 @@ class Doomed:
         self.log = self.folder / "log.txt"
 
     def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))
         words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
         self.starts += 1
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 words,
-                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
+                env=os.environ
+                | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1"}
+                | self.environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -77,6 +77,12 @@ def sessions_of_scores() -> Iterator[pl.DataFrame]:
         watermark=datetime(2026, 1, 1, 12, 5),
     )
     reasons: str = view.why("red")
+    origins = view.lineage({"team": "red"}, limit=10)
+    changes = view.history("red", since=0)
+    proofs = engine.prove(sample=0.5)
+    proof = proofs["rounds"]
+    drawn: list[str] = [origins.svg(), origins.mermaid(), changes.text(), *map(str, changes.remarks)]
+    print(drawn, changes.frame(), changes[0].causes, proof.since, proof.unproved, proofs.refused)
     view.timeline("points").save("run.svg")
     print(reasons)
     latest = engine.view("now", view.latest())
@@ -124,6 +130,13 @@ def declared_later(engine: ec.Engine, orders: ec.Source) -> ec.View:
     rows = {"orders": ec.Backfill([{"amount": 3}], position=7)}
     view = engine.view("late", orders.group_by("city").len(), replace=True, backfill=rows)
     view.subscribe(print, on_schema=changes.append)
+    pieces: list[ec.FillProgress] = []
+    later = engine.view("later", view.group_by("city").len(), background=True, on_progress=pieces.append)
+    try:
+        later.wait(timeout=10.0)
+    except ec.NotFilledError as error:
+        progress = later.filling or engine.filling["later"]
+        print(error, progress.share, progress.seconds_left, later.follow(on_schema=changes.append))
     return view
 
 
@@ -146,7 +159,21 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     query.view("visitors").to_spark().createOrReplaceTempView("visitors")
     spark_bridge.run_batch(engine, {"hits": spark.read.parquet(folder)}, checkpoint="other.checkpoint")
     print(spark_bridge.views(engine, "hits.checkpoint")["depth"].read())
+    progress: spark_bridge.EpochProgress | None = query.progress()
+    if progress is not None and progress.slowest is not None:
+        print(progress.slowest.slowest_bucket, progress.stages[0].ran_in, query.explain())
     return query.view("depth").read()
+
+
+def on_a_cluster(engine: ec.Engine, master: str) -> spark_bridge.Query:
+    """Executors get this environment, and nothing else."""
+    environment = spark_bridge.deploy.archive("environment.tar.gz", include=["my_functions"], level=0)
+    try:
+        spark = spark_bridge.session("views", master=master, archive=environment)
+        stream = spark.readStream.schema("ip string").parquet("hits")
+        return spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint", driver_bytes=1 << 24)
+    except spark_bridge.PreflightError as error:
+        raise SystemExit(str(error)) from error
 
 
 def played(engine: ec.Engine) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evercurrent.core.data.allocation import give_back
+from evercurrent.core.state.merge_policy import FLOOR
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run
-from evercurrent.core.state.spine import FLOOR, Spine
+from evercurrent.core.state.spine import Spine
 
 from . import PieceRef, Saver, StateRecord
 

@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
+from evercurrent.core.eventtime.watermarks.holds import held_at_of, is_held, with_held_at
 from evercurrent.core.state.partitioning import MOST_BUCKETS, Route, in_buckets
 
 from ..store import Store
@@ -19,9 +20,6 @@ from .log import CommitLog
 from .pending import require_committed
 from .pieces import Pieces
 from .reader_offsets import read_note
-
-HELD_AT = "held_at"
-"""Fact of a watermark that is held back: the instant at which the windows of a bucket hold it."""
 
 
 def rebucket(store: Store, buckets: int) -> Commit:
@@ -103,7 +101,7 @@ def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | 
 
 def _cut(pieces: Pieces, records: Sequence[StateRecord | None], buckets: int) -> Sequence[StateRecord | None]:
     there = [record for record in records if record is not None]
-    if any(HELD_AT in record.facts for record in there):
+    if any(is_held(record.facts) for record in there):
         return [_held(there)] * buckets
     route = next((record.route for record in there if record.route is not None), None)
     if route is None or route["kind"] == "one":
@@ -126,5 +124,5 @@ def _written(
 
 def _held(records: Sequence[StateRecord]) -> StateRecord:
     """Return the record of a held watermark for every bucket, as it is unknown to which bucket the holding windows go."""
-    held_at = min(record.facts[HELD_AT] for record in records)
-    return replace(records[0], facts={**records[0].facts, HELD_AT: held_at})
+    held_at = min(held_at_of(record.facts) for record in records)
+    return replace(records[0], facts=with_held_at(records[0].facts, held_at))

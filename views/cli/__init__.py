@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT, DeltaFile,
 from ..connectors.file_columns import Reading
 from .applications import Application, bundled, load
 from .checkpoint import app as checkpoint_app
+from .checkpoint import print_proofs
 from .drivers import Driver, Place, driven
 from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs, require_apart, texts_by_name
@@ -46,10 +48,14 @@ from .options import (
     OutputAs,
     OutputFormat,
     PlanFormat,
+    Prove,
     Quiet,
+    Reload,
+    Sample,
     Separator,
     Show,
 )
+from .reloading import Reloading
 from .remote_inputs import local_inputs
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
@@ -103,6 +109,9 @@ def run(
     separator: Separator = None,
     on_error: ErrorsTo = None,
     ignore_extra: IgnoreExtra = False,
+    prove: Prove = False,
+    sample: Sample = None,
+    reload: Reload = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -116,6 +125,7 @@ def run(
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
     _check_usage(bool(inputs_by_source), delta_paths, follow, place)
+    _check_engine_only(place, {"--prove": prove, "--reload": reload}, sample)
     if output_format is not None and output is None:
         raise typer.BadParameter("goes with --output", param_hint="--output-format")
     form = output_format or OutputFormat.PARQUET
@@ -128,6 +138,9 @@ def run(
     ):
         application = load(name)
         application.showing(show)
+        if prove:
+            application.engine.retain_rows()
+            application.engine.record_rows()
         require_apart(paths, delta_paths, _contents(application, output, form))
         feed = feed_of(application, paths, batch_rows, follow, stop, reading)
         with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
@@ -142,7 +155,8 @@ def run(
                 if console.is_terminal and not quiet
                 else PlainScreen(console, shown)
             )
-            job = Run(application, driver, feed, screen, shown, files, stop, skips=skips)
+            watched = Reloading(name, application) if reload else None
+            job = Run(application, driver, feed, screen, shown, files, stop, skips=skips, reloading=watched)
             written: list[Path] = []
             try:
                 job.go()
@@ -161,6 +175,8 @@ def run(
                 ):  # Without --on-error ledger each of them would be an error, which is shown.
                     typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
                 _print(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
+            if prove:
+                print_proofs(application.name, application.engine.prove(sample))
         if stop.is_requested and not follow:
             raise typer.Exit(130)
 
@@ -174,9 +190,14 @@ def _shown(application: Application, driver: Driver, show: str | None) -> list[S
     """Return the view that is shown, and those beside it."""
     names = (application.showing(show), *(application.beside if show is None else ()))
     return [
-        Shown(name, driver.views[name].read, application.order.get(name, ()), application.bars.get(name))
+        Shown(name, partial(_read, driver, name), application.order.get(name, ()), application.bars.get(name))
         for name in names
     ]
+
+
+def _read(driver: Driver, name: str) -> pl.DataFrame:
+    """Return the rows of a view, which may have been replaced since the run began."""
+    return driver.views[name].read() if name in driver.views else pl.DataFrame()
 
 
 app.command("timeline")(draw_timeline)
@@ -241,6 +262,16 @@ def _check_usage(has_inputs: bool, delta_paths: dict[str, list[Path]], follow: b
                 f"{files[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}",
                 param_hint="--deltas",
             )
+
+
+def _check_engine_only(place: Place, given: dict[str, bool], sample: float | None) -> None:
+    for option, is_given in given.items():
+        if is_given and place.on is not None:
+            raise typer.BadParameter("goes with a run in this process, without --on", param_hint=option)
+    if sample is not None and not given["--prove"]:
+        raise typer.BadParameter("goes with --prove", param_hint="--sample")
+    if sample is not None and not 0 < sample <= 1:
+        raise typer.BadParameter(f"{sample} is not a share of the keys, from 0 to 1", param_hint="--sample")
 
 
 def _delta_file(application: Application, view: str, path: Path) -> DeltaFile:

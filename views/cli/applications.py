@@ -33,11 +33,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -73,6 +74,10 @@ class Application:
     arrivals: Arrivals | None = None
     remarks: Remarks | None = None
 
+    def over(self, engine: Engine) -> "Application":
+        """Return the same options over an engine that has taken up the declarations."""
+        return replace(self, engine=engine)
+
     def showing(self, view: str | None) -> str:
         """Return the view to show: the named one, or else the one that the application chooses.
 
@@ -87,13 +92,15 @@ class Application:
         return name
 
 
-def load(name: str) -> Application:
+def load(name: str, *, again: bool = False) -> Application:
     """Load the application of a Python file, a bundled application's name, or a module's name, tried in this order.
+
+    ``again``: a module that was imported before is run again, as its file may have changed; a file always is.
 
     Raises:
         ApplicationError: there is none of this name, or loading the module failed.
     """
-    module = _module(name)
+    module = _module(name, again)
     declared = getattr(module, "engine", None)
     if declared is None:
         named = [key for key, value in vars(module).items() if isinstance(value, Engine)]
@@ -129,6 +136,22 @@ def load(name: str) -> Application:
     )
     _check_columns(loaded)
     return loaded
+
+
+def file_of(name: str) -> Path:
+    """Return the file of an application that can be edited while it runs.
+
+    Raises:
+        ApplicationError: it is not named by its file, or a bundled one.
+    """
+    path = Path(name)
+    if path.suffix == ".py" and path.is_file():
+        return path
+    module = sys.modules.get(name) or sys.modules.get(f"{apps.__name__}.{name}")
+    file = getattr(module, "__file__", None)
+    if file is None:
+        raise ApplicationError(f"{name}: --reload watches a Python file; give APP as the path of one")
+    return Path(file)
 
 
 @contextmanager
@@ -189,7 +212,7 @@ def bundled() -> Iterator[tuple[str, str]]:
             yield module_info.name, (module.__doc__ or "").strip().partition("\n")[0]
 
 
-def _module(name: str) -> ModuleType:
+def _module(name: str, again: bool) -> ModuleType:
     path = Path(name)
     if path.suffix == ".py" or name != path.name:
         if not path.is_file():
@@ -199,8 +222,8 @@ def _module(name: str) -> ModuleType:
                 f"{name}: this is not a Python file; give the path of one that ends in .py"
             )
         return _guarded(name, lambda: _of_file(path))
-    if name in {module.name for module in pkgutil.iter_modules(apps.__path__)}:
-        return importlib.import_module(f"{apps.__name__}.{name}")
+    if name in {found.name for found in pkgutil.iter_modules(apps.__path__)}:
+        return _guarded(name, lambda: _imported(f"{apps.__name__}.{name}", again))
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not _guarded(name, lambda: _is_module(name)):
@@ -209,7 +232,20 @@ def _module(name: str) -> ModuleType:
             f"{name}: no bundled application ({names}) and no module of this name; give one of these, or the path of "
             "a Python file"
         )
-    return _guarded(name, lambda: importlib.import_module(name))
+    return _guarded(name, lambda: _imported(name, again))
+
+
+def _imported(name: str, again: bool) -> ModuleType:
+    known = sys.modules.get(name)
+    return importlib.reload(known) if again and known is not None else importlib.import_module(name)
+
+
+class _Uncached(SourceFileLoader):
+    """Loads a file as it is: bytecode that was cached in the same second may be of an earlier text."""
+
+    def path_stats(self, path: Any) -> Any:
+        """Return none, so that no bytecode is read or written."""
+        raise OSError(f"{path} is always compiled")
 
 
 def _is_module(name: str) -> bool:
@@ -225,7 +261,7 @@ def _is_module(name: str) -> bool:
 def _of_file(path: Path) -> ModuleType:
     """Import a file as a module named by its stem; it can import modules beside it, as when Python runs it."""
     sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Uncached(path.stem, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

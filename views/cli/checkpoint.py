@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from evercurrent.core.data.durations import microseconds
-from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.instants import shown
+from evercurrent.core.data.schema import listed
 from evercurrent.core.state.snapshot import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
@@ -22,15 +23,18 @@ from ..checkpoint.rebucket import rebucket as rebucketed
 from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
 from ..checkpoint.verifying import verify as verified
+from ..epochs.reader_keys import shown_key
+from ..proving.proof import Proofs
 from ..store import Store, store_at
+from .applications import load
 from .guards import errors_as_sentences
-from .options import Debug
+from .options import App, Debug, Sample
 
 MOST_NAMES = 3
 """The most views, and the most sources, that are named for a state."""
 
 app = typer.Typer(
-    help="Inspect a checkpoint, verify its files, compact it, or change its buckets. No application is needed.",
+    help="Inspect a checkpoint, verify its files, compact it, change its buckets, or prove its views.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -160,6 +164,37 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
             _print(f"{before.buckets:,} to {_counted(buckets, 'bucket')}, at epoch {commit.epoch:,}")
 
 
+@app.command()
+def prove(path: Where, name: App, sample: Sample = None, debug: Debug = False) -> None:
+    """Evaluate the views of APP by polars over the rows in a checkpoint, and compare that with what it holds.
+
+    It has to have the rows: of sources that are declared with retained=True, or of a run with --prove. A view that differs
+    is shown with the rows, and the commit from which on they differ; the exit code is then 1. Nothing is written.
+    """
+    with errors_as_sentences(debug):
+        log, last = _last(store_at(path))
+        engine = load(name).engine
+        if any(source.get("retained") for source in last.plan.get("sources", {}).values()):
+            engine.retain_rows()
+        print_proofs(path, engine.prove(sample, checkpoint=log.store.url))
+
+
+def print_proofs(where: str, proofs: Proofs) -> None:
+    """Print proofs, a paragraph for each view.
+
+    Raises:
+        InputError: a view is not what its definition gives, or none could be proved.
+    """
+    typer.echo(repr(proofs))
+    wrong = [view for view, proof in proofs.items() if not proof]
+    if wrong:
+        raise InputError(
+            f"{where}: view {listed(wrong)} is not what its definition gives over the rows that are kept"
+        )
+    if not proofs:
+        raise InputError(f"{where}: no view could be proved")
+
+
 def in_bytes(size: int) -> str:
     """Return a number of bytes with its unit, to three digits.
 
@@ -267,7 +302,7 @@ def _readers(commit: Commit) -> list[RenderableType]:
         return []
     table = _table("reader", "received up to epoch", right=(1,))
     for name, epoch in sorted(commit.readers.items()):
-        table.add_row(Text(name), f"{epoch:,}")
+        table.add_row(Text(shown_key(name)), f"{epoch:,}")
     return ["", table]
 
 

@@ -157,6 +157,31 @@ IgnoreExtra = Annotated[
     bool, typer.Option("--ignore-extra", help="Leave out columns of files that a source does not declare.")
 ]
 
+Prove = Annotated[
+    bool,
+    typer.Option(
+        "--prove",
+        help="Keep the rows of all sources, and at the end evaluate every view by polars over them in one batch: rows that differ "
+        "are shown with the epoch from which on, and the exit code is 1.",
+    ),
+]
+
+Sample = Annotated[
+    float | None,
+    typer.Option(
+        "--sample", metavar="SHARE", help="Prove this share of the keys of each view, such as 0.01."
+    ),
+]
+
+Reload = Annotated[
+    bool,
+    typer.Option(
+        "--reload",
+        help="Take up the file of APP, between two epochs, whenever it is saved: views that compute the same keep their state. "
+        "If it cannot be taken up, the reason is shown, and the views go on as they were.",
+    ),
+]
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary, only errors.")]
 
 PlanFormat = Annotated[Format, typer.Option("--format", help="As a table of text, or as a Mermaid diagram.")]

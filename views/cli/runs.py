@@ -16,10 +16,11 @@ from evercurrent.core.data.schema import listed
 from ..connectors.delta_files import DeltaFile
 from ..connectors.positions import Position
 from .applications import Application
-from .drivers import Driver
+from .drivers import Driver, Following
 from .feeds import Chunk, Feed
 from .guards import Stop
 from .input_places import InputPlaces, earlier
+from .reloading import Reloading
 from .screens import Screen, Shown, Tally
 
 TICK_SECONDS = 1.0
@@ -43,6 +44,7 @@ class Run:
         stop: Stop,
         *,
         skips: bool = False,
+        reloading: Reloading | None = None,
     ) -> None:
         self.tally = Tally()
         self._application = application
@@ -65,6 +67,8 @@ class Run:
         self.refused: list[str] = []
         """Rows that the engine has refused as a whole epoch, if the run ``skips`` them."""
         self._skips = skips
+        self._reloading = reloading
+        self._subscribed: set[str] = set()
 
     def go(self) -> None:
         """Run to the end.
@@ -78,10 +82,7 @@ class Run:
             self._resume()
             for name, file in self._files.items():
                 self._write_earlier(name, file)
-            for name in self._followed_views():
-                keep = partial(self._deltas.__setitem__, name)
-                subscription = self._driver.views[name].subscribe(keep)
-                open_now.callback(subscription.close)
+            self._subscribe(open_now)
             self._start = time.monotonic()
             for chunk in self._feed.chunks():
                 if chunk is None:
@@ -91,9 +92,40 @@ class Run:
                     self._epoch(chunk)
                 if self._stop.is_requested:
                     return
+                if self._reloading is not None:
+                    self._take_up(self._reloading, open_now)
             if not self._stop.is_requested:
                 self._places.require_all_taken()
                 self._end()
+
+    def _subscribe(self, open_now: ExitStack) -> None:
+        """Subscribe to the views whose deltas are needed, as far as it was not done."""
+        for name in self._followed_views() - self._subscribed:
+            keep = partial(self._deltas.__setitem__, name)
+            if self._reloading is None:
+                subscription: Following = self._driver.views[name].subscribe(keep)
+            else:
+                view = self._application.engine.views[name]
+                subscription = view.subscribe(keep, on_schema=lambda change: None)
+            open_now.callback(subscription.close)
+            self._subscribed.add(name)
+
+    def _take_up(self, reloading: Reloading, open_now: ExitStack) -> None:
+        """Take up the file of the application, if it was saved, and show what that has changed."""
+        self._deltas.clear()
+        schemas = {name: self._application.engine.views[name].schema for name in self._files}
+        application, sentence = reloading.taken(self._subscribed & {self._shown.name, *self._files}, schemas)
+        if not sentence:
+            return
+        self._screen.note(sentence)
+        self.notes.append(sentence)
+        if application is not None:
+            self._application = application
+            self._timed = [
+                name for name, source in self._driver.sources.items() if source.event_time is not None
+            ]
+            self._subscribe(open_now)
+            self._report_if_changed()
 
     def _resume(self) -> None:
         """Go on where an earlier run has ended, if the engine has a checkpoint."""

@@ -95,6 +95,10 @@ class Screen(Protocol):
         """Show that there is nothing to read now."""
         ...
 
+    def note(self, sentence: str) -> None:
+        """Show what happened between two epochs, such as new declarations: columns may be others from now on."""
+        ...
+
     def close(self) -> None:
         """Release the terminal."""
         ...
@@ -124,6 +128,10 @@ class PlainScreen:
         if not self._waiting:
             self._print("waiting for new rows; Ctrl-C ends the run")
             self._waiting = True
+
+    def note(self, sentence: str) -> None:
+        self._print_progress()
+        self._print(sentence)
 
     def close(self) -> None:
         self._print_progress()
@@ -178,6 +186,10 @@ class LiveScreen:
         if not self._waiting:
             self._waiting = True
             self._draw(tally)
+
+    def note(self, sentence: str) -> None:
+        self._changes.clear()
+        self._live.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         self._live.stop()

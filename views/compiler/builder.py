@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -12,38 +12,22 @@ from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
-from evercurrent.core.columns.order_words import has_order_word
 from evercurrent.core.columns.row_values import RowExpressions
 from evercurrent.core.columns.whole_columns import AnyColumn, Whole
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF, Order, empty_frame
+from evercurrent.core.data.schema import DIFF, empty_frame
 from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 from evercurrent.core.group.aggregate_states import (
-    AdditiveState,
     AggregateState,
-    FirstByState,
-    InputState,
-    RecomputedState,
-    RecomputedUserState,
-    RetractableAggregate,
 )
 from evercurrent.core.group.aggregates import (
-    Additive,
     Aggregate,
     Column,
-    Custom,
-    Distinct,
-    FirstBy,
-    RecomputedAggregate,
-    SuppliedValue,
 )
 from evercurrent.core.group.group_by import GroupBy
-from evercurrent.core.group.head_states import HeadState
-from evercurrent.core.group.heads import HeadOrder
-from evercurrent.core.group.user_states import StateForm
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.operators.distinct import Distinct as DistinctRows
 from evercurrent.core.operators.linear import ColumnFunction, Linear, MaskFunction
@@ -60,10 +44,10 @@ from evercurrent.core.state.spine import Spine
 from ..expressions import Expression
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
-from ..expressions.order_insensitive import computes, is_median
-from ..plan.node_identities import CircuitIdentities
+from ..plan.node_identities import CircuitIdentities, Purpose
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from .aggregate_states import GroupRows
 from .retained import RetainedRows
 
 
@@ -87,6 +71,8 @@ class Compiled:
     clocks: dict[str, SourceClock] = field(default_factory=dict)
     arrivals: dict[NodeId, str] = field(default_factory=dict)
     """The sources with event time, by the nodes that hand on their rows and move their clocks."""
+    untimed: dict[NodeId, str] = field(default_factory=dict)
+    """The sources without event time, by the nodes that hand on their rows."""
     trackers: dict[PlanId, TrackWindows] = field(default_factory=dict)
     groupings: dict[PlanId, GroupBy] = field(default_factory=dict)
     panes: dict[PlanId, Panes] = field(default_factory=dict)
@@ -122,6 +108,10 @@ class Compiled:
         """Return the rows that an epoch brings to sources with event time."""
         return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}
 
+    def untimed_rows(self, deltas: Deltas) -> dict[str, Delta]:
+        """Return the rows that an epoch brings to sources without event time, by reference."""
+        return {name: deltas[node] for node, name in self.untimed.items() if node in deltas}
+
     def views_at(self, nodes: Iterable[NodeId]) -> Iterator[str]:
         """Yield the names of the views at these nodes."""
         return (name for node in nodes for _, name in self.views.get(node, ()))
@@ -138,7 +128,7 @@ class Builder:
         self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
         self.place = PlanId(0)
         self._identities = CircuitIdentities()
-        self._purpose: str | None = None
+        self._purpose: Purpose | None = None
 
     def add(
         self,
@@ -148,20 +138,16 @@ class Builder:
         states: Sequence[State] = (),
         placement: Placement = ANYWHERE,
         only: tuple[str, int | str] | None = None,
-        purpose_before: str = "",
+        purpose_before: Purpose | None = None,
     ) -> NodeId:
         """Add a node. ``purpose_before``: the one it had in earlier versions, if its states held more in these."""
         number = self.compiled.circuit.add(
             name, operator, *inputs, states=states, placement=placement, only=only
         )
         nodes = self.compiled.circuit.nodes
-        purpose = self._purpose or self._identities.operation(self.plan, self.place)
-        behind = [nodes[source].identity_before or nodes[source].identity for source in inputs]
-        if purpose_before:
-            nodes[number].identity_before = self._identities.unnumbered(
-                purpose_before, type(operator), behind
-            )
-        nodes[number].identity = self._identities.of(purpose, type(operator), behind)
+        purpose = self._purpose or self._identities.operation(self.plan[self.place])
+        behind = [nodes[source] for source in inputs]
+        self._identities.promise(nodes[number], purpose, behind, purpose_before)
         self.compiled.parts.setdefault(self.place, []).append(number)
         self._note_requested(number)
         return number
@@ -262,7 +248,7 @@ class Builder:
             what_is_kept = "arrange" if first is None else f"first {first} rows"
             name = f"{what_is_kept} by {', '.join(keys) or 'nothing'}{order}"
             placement = Placement(by=tuple(keys) if by is None else by, passes=frozenset(schema))
-            before = "" if first is None else self._identities.shared("arrange", what)
+            before = None if first is None else self._identities.shared("arrange", what)
             states = [arrange.spine]
             added = self.add(name, arrange, source, states=states, placement=placement, purpose_before=before)
             return added, arrange
@@ -282,7 +268,8 @@ class Builder:
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
-            linear = Linear(where, types, columns=selecting(columns, schema), keeps_rows_apart=False)
+            select, untouched = selecting(columns, schema), untouched_columns(columns)
+            linear = Linear(where, types, columns=select, keeps_rows_apart=False, untouched=untouched)
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -308,82 +295,24 @@ class Builder:
         those that are not there. If keys expire, all state has
         to be by key: values are then counted among the rows of the group, and a user's aggregate is computed from them.
         """
-        if expired is not None and isinstance(aggregate, Distinct):
-            counted = pl.col(aggregate.input).n_unique()
-            aggregate = RecomputedAggregate(aggregate.output, aggregate.dtype, (aggregate.input,), counted)
-        if expired is not None and isinstance(aggregate, Custom):
-            aggregate = replace(aggregate, remove=None)
-        match aggregate:
-            case SuppliedValue():
-                return prepared, InputState(aggregate)
-            case Additive(input=name):
-                return prepared, AdditiveState(aggregate, types[name] if name else None)
-            case Distinct(input=name):
-                pairs = [
-                    Column(column, pl.col(column), copies=column) for column in dict.fromkeys((*keys, name))
-                ]
-                projected = self.projected(prepared, where, types, pairs)
-                schema = self.schema_of(projected)
-                return self.distinct(projected, schema, keys if by is None else by), InputState(aggregate)
-            case FirstBy(input=name, order=order):
-                head = None if retracts and may_go_below_zero else HeadOrder.of(aggregate, types)
-                node, spine = self._ordered(
-                    prepared,
-                    types,
-                    keys,
-                    [name],
-                    order,
-                    aggregate.where,
-                    expired,
-                    by,
-                    holds_rows=head is None or retracts,
-                )
-                if head is None:
-                    return node, FirstByState(aggregate, spine)
-                return node, HeadState(head, spine, retracts=retracts)
-            case RecomputedAggregate(inputs=names, order=order):
-                node, spine = self._ordered(prepared, types, keys, names, order, None, expired, by)
-                keyless, twice = of_nothing or not keys, computes(aggregate.expr)
-                in_middle = not order and len(names) == 1 and is_median(aggregate.expr)
-                in_middle = in_middle and has_order_word(types[names[0]]) and types[names[0]].is_numeric()
-                aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
-                return node, RecomputedState(
-                    aggregate, spine, keyless=keyless, twice=twice, is_median=in_middle
-                )
-            case Custom(input=name, remove=None):
-                node, spine = self._ordered(prepared, types, keys, [name], (Order(name),), None, expired, by)
-                return node, RecomputedUserState(aggregate, spine, keyless=of_nothing or not keys)
-            case Custom():
-                route = KeyColumns.of(keys, by).route
-                form = StateForm(aggregate.serializer, self.compiled.allow_pickle)
-                keyless = of_nothing or not keys
-                return prepared, RetractableAggregate(aggregate, keyless=keyless, form=form, route=route)
-
-    def _ordered(
-        self,
-        prepared: NodeId,
-        types: pl.Schema,
-        keys: tuple[str, ...],
-        names: Sequence[str],
-        order: tuple[Order, ...],
-        where: str | None,
-        expired: Finding[Keys] | None,
-        by: tuple[str, ...] | None,
-        *,
-        holds_rows: bool = True,
-    ) -> tuple[NodeId, Spine]:
-        """Return an arrangement of these columns by group, in this order and then by the columns themselves."""
-        payload = {name: types[name] for name in (*(part.column for part in order), *names)}
-        implied = order or tuple(Order(name) for name in names if not types[name].is_nested())
-        layout = Layout(pl.Schema(payload), by_row=True, order=implied)
-        return self.arranged(
-            prepared, types, keys, layout, where, expired=expired, by=by, holds_rows=holds_rows
-        )
+        rows = GroupRows(
+            self, prepared, types, keys, where, expired, of_nothing, by, retracts, may_go_below_zero,
+            self.compiled.allow_pickle,
+        )  # fmt: skip
+        return rows.state(aggregate)
 
 
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def untouched_columns(columns: Sequence[Column]) -> frozenset[str]:
+    """Return the columns that are the same in the output, and from which no other one is made."""
+    read = {
+        name for column in columns if column.copies != column.name for name in column.expr.meta.root_names()
+    }
+    return copied_columns(columns) - read
 
 
 def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:

@@ -10,9 +10,7 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
 from evercurrent.core.columns.kernels import frame_of, with_plain_zeros
-from evercurrent.core.eventtime.triggers.kinds import depends_on_order
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
-from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.arrange import KeyCounts, Materialize
 from evercurrent.core.operators.join import Join as JoinOperator
@@ -163,6 +161,7 @@ class Compiler(Builder):
     def _input(self, node: PlanNode, source: Input) -> NodeId:
         place = self._rows_of(node, source)
         if source.watermark is None:
+            self.compiled.untimed[place] = source.name
             return place
         assert node.event_time is not None, "a watermark is about a column of event time"
         clock = SourceClock(source.name, source.watermark)
@@ -205,7 +204,8 @@ class Compiler(Builder):
         if source.watermark is not None and source.watermark.depends_on_order:
             return True
         return any(
-            depends_on_order(grouped.windowing.trigger) and source in self.plan.sources_of(place)
+            any(part.depends_on_order for part in grouped.windowing.trigger.every_part())
+            and source in self.plan.sources_of(place)
             for place, grouped in self.plan.windowed.items()
         )
 
@@ -244,7 +244,7 @@ class Compiler(Builder):
                 aggregate, prepared, types, keys, where, retracts=retracts, may_go_below_zero=below_zero
             )
             parts.append(part)
-            if isinstance(part, InputState):
+            if part.counts_input:
                 inputs.append(before)
         spec = GroupSpec(where, key_types, aggregation.aggregates, elementwise_columns(aggregation.finished))
         operator = GroupBy(spec, node.schema, parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -9,7 +11,7 @@ from evercurrent.core.columns.kernels import gather, keep
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.state.spine import Spine
+from evercurrent.core.state.spine import Spine, Version
 
 
 class RetainedRows:
@@ -23,9 +25,12 @@ class RetainedRows:
         self.spine = spine
         self._event_time = event_time
 
-    def changes(self) -> Delta:
-        """Return the rows with their diffs, which may be negative if the source is trusted. Cost: the state."""
-        run = self.spine.merged()
+    def changes(self, at: Sequence[Version] | None = None) -> Delta:
+        """Return the rows with their diffs, which may be negative if the source is trusted. Cost: the state.
+
+        ``at`` has the version of the state that is read; None: the last one.
+        """
+        run = (self.spine if at is None else self.spine.at(at[0])).merged()
         if not len(run):
             return Delta.empty(self.schema)
         columns = [run.payload.get_column(name) for name in self.schema]

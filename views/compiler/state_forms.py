@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evercurrent.core.circuit.circuit import Node
-from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
@@ -40,13 +39,11 @@ def state_forms(compiled: Compiled, states: Mapping[str, State]) -> dict[str, st
 
 
 def _forms(node: Node, state: State) -> list[tuple[object, ...]]:
-    match state:
-        case Spine(layout=layout):
-            order = [[each.column, each.descending, each.nulls_last] for each in layout.order]
-            is_first = state is node.states[0]
-            sums = [node.operator.kept_sums, *node.operator.read_sums] if is_first else [()]
-            return [("entries", layout.payload, layout.by_row, order, each) for each in sums]
-        case SourceClock(specification=specification):
-            return [("clock", specification)]
-        case _:
-            return []
+    if isinstance(state, Spine):
+        layout = state.layout
+        order = [[each.column, each.descending, each.nulls_last] for each in layout.order]
+        is_first = state is node.states[0]
+        sums = [node.operator.kept_sums, *node.operator.read_sums] if is_first else [()]
+        return [("entries", layout.payload, layout.by_row, order, each) for each in sums]
+    clock = node.operator.moved_clock
+    return [clock.form] if clock is not None and id(clock) == id(state) and clock.form else []

@@ -11,13 +11,10 @@ from evercurrent.core.eventtime.panes.latest import LatestPanes
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Panes, PaneSpec
 from evercurrent.core.eventtime.panes.unemitted import PendingRows
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
-from evercurrent.core.eventtime.triggers.kinds import AfterPercentile, every_part
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.kinds import AssignWindows, Global, last_end_of
-from evercurrent.core.eventtime.windows.kinds import Custom as CustomWindows
-from evercurrent.core.eventtime.windows.kinds import Sessions as SessionWindows
+from evercurrent.core.eventtime.windows.kinds import AssignWindows, last_end_of
 from evercurrent.core.eventtime.windows.lateness import (
     DropLate,
     HoldAt,
@@ -28,7 +25,6 @@ from evercurrent.core.eventtime.windows.lateness import (
 from evercurrent.core.eventtime.windows.merging import MergeWindows
 from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
-from evercurrent.core.group.aggregate_states import InputState
 from evercurrent.core.group.aggregates import Column, SuppliedValue
 from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
@@ -48,7 +44,7 @@ from ..plan.nodes import (
     Windowing,
     WithEventTime,
 )
-from ..plan.windowed import HELD, depends_on_key, merges_and_closes, shifted_by_key
+from ..plan.windowed import HELD
 from .builder import Builder
 
 
@@ -57,7 +53,7 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
     (upstream,) = node.inputs
     match node.operation:
         case Assign(window, event_time):
-            keys = () if shifted_by_key(window) else None
+            keys = () if window.shifted_by_key else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
             return builder.add(node.label, assign, source, placement=_passing(builder, source))
         case WithEventTime(strict, event_time):
@@ -131,10 +127,10 @@ class _WindowedGroup:
         self._place = builder.place
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
-        self._is_global = isinstance(self._windowing.window, Global)
-        self._are_merging = isinstance(self._windowing.window, SessionWindows) or merges_and_closes(
-            self._windowing
-        )
+        self._is_global = self._windowing.window.is_global
+        window, lateness = self._windowing.window, self._windowing.lateness
+        # Without lateness, rows of windows that a user's function merges move from window to window.
+        self._are_merging = window.session_gap is not None or (window.merged_by_user and lateness is not None)
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
@@ -147,7 +143,7 @@ class _WindowedGroup:
         return self._in_panes(*self._tracker(rows, ends), ends)
 
     def _with_keys(self, source: NodeId) -> NodeId:
-        """Add the key columns to the rows, if windows can only be assigned once the key is known."""
+        """Add the key columns to the rows, if windows can only be assigned once the key is windowing."""
         schema, keys = self._builder.schema_of(source), self._grouped.key_columns
         own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
         return self._builder.projected(source, self._where, schema, [*own, *keys])
@@ -155,7 +151,7 @@ class _WindowedGroup:
     def _shifted(self, source: NodeId) -> NodeId:
         """Assign rows to windows that are shifted by key."""
         window, time = self._windowing.window, self._grouped.event_time
-        if not shifted_by_key(window):
+        if not window.shifted_by_key:
             return source
         keyed = self._with_keys(source)
         types = self._builder.schema_of(keyed)
@@ -190,7 +186,7 @@ class _WindowedGroup:
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
         builder, window, keys = self._builder, self._windowing.window, self._grouped.keys
-        if not depends_on_key(window) or self._are_merging:
+        if not window.depends_on_key or self._are_merging:
             return source
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
@@ -206,7 +202,7 @@ class _WindowedGroup:
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
         window = self._windowing.window
-        if shifted_by_key(window) or (depends_on_key(window) and not self._are_merging):
+        if window.shifted_by_key or (window.depends_on_key and not self._are_merging):
             keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
@@ -226,7 +222,7 @@ class _WindowedGroup:
         )
         ends = SessionEnds(self._merging.ids, self._merging.changes)
         passing = Placement(passes=frozenset(keys))
-        what = "sessions" if isinstance(self._windowing.window, SessionWindows) else "merged windows"
+        what = "sessions" if self._windowing.window.session_gap is not None else "merged windows"
         return rows, builder.add(f"ends of {what}", ends, rows, placement=passing)
 
     def _operator_that_merges(self, types: pl.Schema) -> Sessions | MergeWindows:
@@ -236,12 +232,11 @@ class _WindowedGroup:
             self._builder.plan.may_retract(self._upstream),
             self._never_below_zero,
         )
-        if isinstance(window, SessionWindows):
+        if window.session_gap is not None:
             return Sessions(
-                types, keys, window.gap, lateness=lateness, clock=clock,
+                types, keys, window.session_gap, lateness=lateness, clock=clock,
                 may_retract=may_retract, never_below_zero=never_below_zero,
             )  # fmt: skip
-        assert isinstance(window, CustomWindows), "other windows do not merge"
         assert lateness is not None, "without lateness no window closes"
         return MergeWindows(
             self._where, types, keys, window, lateness=lateness, clock=clock, may_retract=may_retract,
@@ -302,10 +297,8 @@ class _WindowedGroup:
 
     def _percentiles(self) -> dict[float, Clock]:
         """Return a watermark for each share of the rows for which the trigger waits."""
-        shares = [
-            part.share for part in every_part(self._windowing.trigger) if isinstance(part, AfterPercentile)
-        ]
-        return {share: self._percentile(share) for share in shares}
+        shares = [part.awaited_share for part in self._windowing.trigger.every_part()]
+        return {share: self._percentile(share) for share in shares if share is not None}
 
     def _percentile(self, share: float) -> Clock:
         builder, clocks = self._builder, []
@@ -344,11 +337,11 @@ class _WindowedGroup:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=bool(windowing.always) and windowing.mode == "discarding", by=self._meets_by,
-                retracts=self._are_merging or depends_on_key(windowing.window) or builder.plan.may_retract(self._upstream),
+                retracts=self._are_merging or windowing.window.depends_on_key or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
-            if isinstance(part, InputState):
-                inputs.append(ends if isinstance(aggregate, SuppliedValue) and ends is not None else before)
+            if part.counts_input:
+                inputs.append(ends if aggregate.is_supplied and ends is not None else before)
         key_types = pl.Schema({key: types[key] for key in keys})
         spec = GroupSpec(self._where, key_types, tuple(aggregates), elementwise_columns(finished))
         emits_on_request = not windowing.is_refined_only

@@ -109,6 +109,11 @@ class Turn:
         if deferred is not None:
             deferred.end()
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this thread has the turn."""
+        return self._owner == threading.get_ident()
+
     def is_awaited_by(self, thread: int) -> bool:
         """Return whether a thread waits for the turn."""
         with self._guard:

@@ -18,7 +18,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Column, Custom, RecomputedAggregate
+from evercurrent.core.group.aggregates import Aggregation, Column, Custom
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
@@ -204,7 +204,7 @@ def _compiled_outputs(
     check_expansion(where, expr, len(finished), outputs)
     for each in (
         *finished,
-        *(part.expr for part in parts.aggregates.values() if isinstance(part, RecomputedAggregate)),
+        *(computed for part in parts.aggregates.values() if (computed := part.expression) is not None),
     ):
         elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]

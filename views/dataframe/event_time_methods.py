@@ -14,7 +14,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import require_columns
 from evercurrent.core.eventtime.panes.panes import Always
 from evercurrent.core.eventtime.triggers.kinds import Trigger
-from evercurrent.core.eventtime.windows.kinds import Custom, Given, Global, Window, windowed_schema
+from evercurrent.core.eventtime.windows.kinds import Global, Window, windowed_schema
 
 from ..plan.nodes import (
     BOUNDS,
@@ -74,10 +74,10 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         """
         where = self._where("window")
         declared = windowing(where, self._plan, self._place, window, timestamp)
-        if isinstance(declared.window, Global):
+        if declared.window.is_global:
             return self._with(self._place, declared)
-        of = self if isinstance(declared.window, Given) else self._with_lasting_event_time()
-        assert of._event_time is not None or isinstance(declared.window, Custom | Given)
+        of = self if declared.window.is_given else self._with_lasting_event_time()
+        assert of._event_time is not None or not declared.window.needs_event_time
         event_time = of._event_time or EventTime("window_start")
         schema = windowed_schema(of.schema, declared.window, event_time.column)
         label = f"window: {described(declared.window)}"
@@ -197,7 +197,7 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             PlanError: there is no lateness, so that no row is ever too late.
         """
         where, declared = self._where("late_rows"), self._windows
-        if declared.lateness is None or isinstance(declared.window, Global):
+        if declared.lateness is None or declared.window.is_global:
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
         require_bounds(where, self.schema)
         declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))

@@ -8,7 +8,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import Order, listed
-from evercurrent.core.group.aggregates import Aggregation, Column, RecomputedAggregate
+from evercurrent.core.group.aggregates import Aggregation, Column
 
 from ..expressions import Expression, column_names, output_schema
 from ..plan.nodes import Group, Top
@@ -84,10 +84,5 @@ def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
     columns = tuple(
         (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
     )
-    aggregates = tuple(
-        (aggregate.inputs, aggregate.order, Expression(aggregate.expr))
-        if isinstance(aggregate, RecomputedAggregate)
-        else aggregate
-        for aggregate in compiled.aggregates
-    )
+    aggregates = tuple(aggregate.identity(Expression) for aggregate in compiled.aggregates)
     return columns, aggregates

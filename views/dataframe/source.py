@@ -16,7 +16,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
 from evercurrent.core.data.tags import tagged
-from evercurrent.core.eventtime.watermarks.kinds import IngressTime, Watermark
+from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
 from ..connectors.input_hints import refusal
 from ..connectors.positions import Position, PositionOrder, Positions
@@ -120,7 +120,7 @@ class Source(Collection, OfOneEngine):
     @property
     def stamps_rows(self) -> bool:
         """Whether the event time of a row is the processing time of its batch."""
-        return isinstance(self._declared.watermark, IngressTime)
+        return self._declared.watermark is not None and self._declared.watermark.stamps_rows
 
     instead_of_pickling = (
         "Push in the process of the engine, and send the rows there, by a queue or as return values"

@@ -10,9 +10,10 @@ import polars as pl
 
 from evercurrent.core.data.durations import microseconds
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.instants import instant_of, spelled
+from evercurrent.core.data.instants import instant_of
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
+from evercurrent.core.eventtime.triggers.custom import Custom
 from evercurrent.core.eventtime.triggers.delay import AfterProcessingTime
 from evercurrent.core.eventtime.triggers.kinds import (
     AfterCount,
@@ -22,7 +23,6 @@ from evercurrent.core.eventtime.triggers.kinds import (
     AllOf,
     AnyOf,
     AtPeriod,
-    Custom,
     EveryEpoch,
     Pattern,
     Punctuation,
@@ -31,7 +31,6 @@ from evercurrent.core.eventtime.triggers.kinds import (
     Signal,
     Trigger,
     Until,
-    finishes,
 )
 
 __all__ = [
@@ -332,7 +331,7 @@ def sequence(*parts: Trigger) -> Trigger:
     """
     triggers = _parts("sequence", parts)
     for number, part in enumerate(triggers[:-1]):
-        if not finishes(part):
+        if not part.finishes:
             raise PlanError(
                 f"sequence: part {number + 1}, {part}, never finishes, so that the parts after it never begin; "
                 "end it with until(...), or leave out repeat(...)"
@@ -366,44 +365,7 @@ def in_words(trigger: Trigger) -> str:
     >>> in_words(after_watermark(early=every("1m"), late=each_row()))
     'after_watermark(early=every 1m, late=each row)'
     """
-    match trigger:
-        case EveryEpoch():
-            return "every epoch"
-        case AfterWatermark(early, late):
-            parts = [f"{name}={in_words(part)}" for name, part in (("early", early), ("late", late)) if part]
-            return f"after_watermark({', '.join(parts)})"
-        case Repeat(AtPeriod() as part):
-            return in_words(part).replace("at_period", "every")
-        case Repeat(AfterCount(1)):
-            return "each row"
-        case Repeat(part):
-            return f"repeat({in_words(part)})"
-        case AtPeriod(period, aligned_to):
-            return f"at_period {spelled(period)}" + (f" from {spelled(aligned_to)}" if aligned_to else "")
-        case AfterCount(count):
-            return f"after_count({count})"
-        case AfterSum(input, limit):
-            return f"after_bytes({limit}, {input})"
-        case Punctuation(input):
-            return f"punctuation({input})"
-        case Pattern(start, stop):
-            return f"pattern({start}, {stop})"
-        case AfterPercentile(share):
-            return f"after_percentile({share:g})"
-        case Signal():
-            return "signal()"
-        case Custom(name):
-            return f"custom_trigger {name}"
-        case AnyOf(parts):
-            return f"any_of({', '.join(map(in_words, parts))})"
-        case AllOf(parts):
-            return f"all_of({', '.join(map(in_words, parts))})"
-        case Sequence(parts):
-            return f"sequence({', '.join(map(in_words, parts))})"
-        case Until(part, end):
-            return f"until({in_words(part)}, {in_words(end)})"
-        case _:
-            return str(trigger)
+    return str(trigger)
 
 
 def _column(where: str, column: Any) -> str:

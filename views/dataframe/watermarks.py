@@ -183,7 +183,7 @@ def by_partition(
     if not isinstance(column, str):
         raise PlanError(f"{where}: column= is {column!r}; give the name of a column")
     within = ascending() if inner is None else inner
-    if not isinstance(within, BoundedDelay | Punctuated):
+    if not (isinstance(within, Watermark) and within.has_marks):
         raise PlanError(
             f"{where}: inner= is {inner!r}; each partition can have bounded_delay(...), ascending() or punctuated(...), "
             "as these follow from the highest event time of its rows"

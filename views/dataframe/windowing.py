@@ -10,34 +10,19 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 from evercurrent.core.eventtime.panes.panes import PANE_INFO, Mode
-from evercurrent.core.eventtime.triggers.kinds import (
-    AfterSum,
-    Pattern,
-    Punctuation,
-    Trigger,
-    every_part,
-    finishes,
-    finishes_on_time,
-    waits_for_watermark_only,
-)
-from evercurrent.core.eventtime.watermarks.kinds import IngressTime
+from evercurrent.core.eventtime.triggers.kinds import Trigger
 from evercurrent.core.eventtime.windows.kinds import (
-    Count,
-    Custom,
     Given,
-    Global,
-    LastRows,
-    Sessions,
     Window,
 )
 from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
 from evercurrent.core.group.accumulators import KINDS
-from evercurrent.core.group.aggregates import Additive, Aggregation, Column
+from evercurrent.core.group.aggregates import Aggregation, Column
 
 from ..expressions import Expression, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
-from ..plan.windowed import HELD, depends_on_key
+from ..plan.windowed import HELD
 from .aggregation import aggregation
 from .grouping import identity
 from .triggers import after_watermark, with_late_part
@@ -66,7 +51,7 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
         )
     if stamp not in STAMPS:
         raise PlanError(f"{where}: unknown timestamp={stamp!r}; there are {listed(STAMPS)}")
-    if event_time is None and not isinstance(window, Global | Given | Custom):
+    if event_time is None and window.needs_event_time:
         raise PlanError(
             f"{where}: there is no event time; declare the source with event_time=, keep that column, or name "
             "another with .with_event_time(...)"
@@ -91,9 +76,9 @@ def require_bounds(where: str, schema: pl.Schema) -> None:
 
 
 def _forbid_mixed_times(where: str, plan: Plan, place: PlanId) -> None:
-    timed = [source for source in plan.sources_of(place) if source.watermark is not None]
-    ingress = [source.name for source in timed if isinstance(source.watermark, IngressTime)]
-    event = [source.name for source in timed if not isinstance(source.watermark, IngressTime)]
+    timed = [(each.name, each.watermark) for each in plan.sources_of(place) if each.watermark is not None]
+    ingress = [name for name, watermark in timed if watermark.stamps_rows]
+    event = [name for name, watermark in timed if not watermark.stamps_rows]
     if ingress and event:
         raise PlanError(
             f"{where}: rows of {listed(ingress)} are dated by their arrival, those of {listed(event)} by their event time; "
@@ -143,16 +128,9 @@ def trigger_inputs(where: str, schema: pl.Schema, trigger: Trigger) -> tuple[Col
         PlanError: a column is missing or of a wrong type.
     """
     columns: dict[str, Column] = {}
-    for part in every_part(trigger):
-        match part:
-            case AfterSum(input):
-                columns[input] = _summed(where, schema, input)
-            case Punctuation(input):
-                columns[input] = _flag(where, schema, input)
-            case Pattern(start, stop):
-                columns |= {start: _flag(where, schema, start), stop: _flag(where, schema, stop)}
-            case _:
-                pass
+    for part in trigger.every_part():
+        columns |= {name: _summed(where, schema, name) for name in part.summed}
+        columns |= {name: _flag(where, schema, name) for name in part.flags}
     return tuple(columns.values())
 
 
@@ -209,11 +187,11 @@ def windowed_group(
     windowing = replace(windowing, trigger=with_late_part(windowing.trigger, windowing.lateness))
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
-    is_global = isinstance(windowing.window, Global)
+    is_global = windowing.window.is_global
     if not is_global:
         require_bounds(where, schema)
     check_trigger(where, plan, place, windowing)
-    if isinstance(windowing.window, Count | LastRows) and windowing.lateness is not None:
+    if not windowing.window.may_close and windowing.lateness is not None:
         raise PlanError(
             f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"
@@ -259,7 +237,7 @@ def _stamped(
     where: str, schema: pl.Schema, event_time: EventTime | None, windowing: Windowing
 ) -> tuple[dict[str, pl.Expr], EventTime | None]:
     """Return the aggregate that dates a pane, if one is needed, and the column of the event time of panes."""
-    is_global = isinstance(windowing.window, Global)
+    is_global = windowing.window.is_global
     if windowing.stamp == "end":
         return {}, None if is_global else EventTime("window_end", -1)
     if windowing.stamp == "start":
@@ -295,15 +273,15 @@ def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -
     """
     trigger = windowing.trigger
     sources = [source for source in plan.sources_of(place) if not source.bounded]
-    if isinstance(windowing.window, Global) and waits_for_watermark_only(trigger) and sources:
+    if windowing.window.is_global and trigger.waits_for_watermark_only and sources:
         raise PlanError(
             f"{where}: the trigger waits for the end of the global window, and {listed(source.name for source in sources)} "
             "does not end, so it would never fire; give early=, another trigger, or declare the source bounded=True"
         )
-    if finishes(trigger) and not (finishes_on_time(trigger) and windowing.lateness == 0):
+    if trigger.finishes and not (trigger.finishes_on_time and windowing.lateness == 0):
         way = (
             "give late= for the rows that come after the watermark, or .lateness('0s') to have none of them"
-            if finishes_on_time(trigger)
+            if trigger.finishes_on_time
             else "put it into repeat(...)"
         )
         raise PlanError(
@@ -312,7 +290,7 @@ def check_trigger(where: str, plan: Plan, place: PlanId, windowing: Windowing) -
 
 
 def _check_discarding(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
-    if windowing.mode != "discarding" or not isinstance(windowing.window, Sessions | Custom):
+    if windowing.mode != "discarding" or not windowing.window.may_merge:
         return
     if plan.may_retract(place):
         raise PlanError(
@@ -327,7 +305,7 @@ def _forbid_counts_below_zero(where: str, plan: Plan, place: PlanId, windowing: 
     For a trusted source this cannot be checked before such a row comes: then the epoch is refused.
     """
     is_dated_by_rows = windowing.stamp in ("earliest", "latest")
-    if not (isinstance(windowing.window, Sessions) or depends_on_key(windowing.window) or is_dated_by_rows):
+    if not (windowing.window.session_gap is not None or windowing.window.depends_on_key or is_dated_by_rows):
         return
     certain = [at for at in plan.below_zero_by(place) if at not in plan.inputs]
     if not certain:
@@ -356,7 +334,7 @@ def _check_differences(
     linear = {
         aggregate.output
         for aggregate in compiled.aggregates
-        if isinstance(aggregate, Additive) and KINDS[aggregate.kind].is_sum
+        if (additive := aggregate.additive) is not None and KINDS[additive.kind].is_sum
     }
     if others := [column.name for column in compiled.finished if column.copies not in linear]:
         raise PlanError(

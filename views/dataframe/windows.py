@@ -9,7 +9,6 @@ import polars as pl
 from evercurrent.core.data.calendar_days import calendar_step
 from evercurrent.core.data.durations import as_polars_spells, microseconds
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.instants import spelled
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.windows.kinds import (
     Assignment,
@@ -17,7 +16,6 @@ from evercurrent.core.eventtime.windows.kinds import (
     Count,
     Custom,
     Fixed,
-    Given,
     Global,
     LastRows,
     Sessions,
@@ -230,34 +228,7 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
 
 def described(window: Window) -> str:
     """Describe windows in words, for labels and messages."""
-    match window:
-        case Global():
-            return "the global window"
-        case Fixed(size, offset, shifted_by_key):
-            return f"fixed windows of {spelled(size)}{_from(offset)}{', shifted by key' if shifted_by_key else ''}"
-        case Sliding(size, period, offset):
-            return f"sliding windows of {spelled(size)} every {spelled(period)}{_from(offset)}"
-        case Sessions(gap):
-            return f"sessions with a gap of {spelled(gap)}"
-        case Calendar(every, time_zone):
-            return f"calendar windows of {every}{f' in {time_zone}' if time_zone else ''}"
-        case Count(rows):
-            return f"windows of {rows} row{'s' if rows > 1 else ''}"
-        case LastRows(rows):
-            return f"the last {rows} rows" if rows > 1 else "the last row"
-        case Given():
-            return "the windows that are given"
-        case Custom(assign, merge):
-            merged = f", merged by {_named(merge)}" if merge else ""
-            return f"windows by {_named(assign)}{merged}"
-
-
-def _from(offset: int) -> str:
-    return f" from {spelled(offset)} on" if offset else ""
-
-
-def _named(function: object) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
+    return str(window)
 
 
 def _number(where: str, rows: int) -> int:

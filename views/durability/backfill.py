@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -20,11 +20,9 @@ from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
 from ..plan.plan import Plan
+from .kept_rows import KeptRows, RowsReader
 from .plan_diff import lost_states
 from .plan_match import PlanMatch, state_ids
-
-RowsReader = Callable[[], Delta]
-"""Gives all that a node has emitted so far, added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def fill(
     """
     if not match.to_fill and not match.lost:
         return {}
-    filling = _Filling(plan, compiled, match, retained, readers, remedies)
+    filling = NodesToFill(plan, compiled, match, retained, readers, remedies)
     filling.require_fillable()
     fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
     emitted = filling.run(fresh.circuit)
@@ -91,7 +89,7 @@ def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[No
             ours[name].restore(state.saved())
 
 
-class _Filling:
+class NodesToFill:
     """The nodes that have to be computed for the new views of a circuit, and those whose rows are kept."""
 
     def __init__(
@@ -115,33 +113,40 @@ class _Filling:
         self._stored_rows = dict(self._kept_nodes())
         self._stored_rows |= dict(self._kept_sources(retained))
         self.stepped: set[NodeId] = set()
-        self._starts: set[NodeId] = set()
+        self.given: dict[NodeId, KeptRows] = {}
+        """The nodes from whose rows the others are computed."""
 
     def _outputs_of_sources(self) -> dict[NodeId, str]:
         """Return the nodes from which the rows of each source come."""
         return {self._compiled.outputs[place]: source.name for place, source in self._plan.inputs.items()}
 
-    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, RowsReader]]:
+    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, KeptRows]]:
         """Return the sources whose rows are kept, and those that have had none yet."""
         for node, name in self._sources.items():
             if name in self._match.new_sources:
-                yield node, partial(Delta.empty, self._circuit.nodes[node].operator.schema)
+                empty = partial(Delta.empty, self._circuit.nodes[node].operator.schema)
+                yield node, KeptRows.given(empty)
             elif name in self._kept:
-                yield node, retained[name].changes
+                yield node, KeptRows(retained[name].changes, (retained[name].spine,))
             elif name in self._readers:
-                yield node, self._readers[name]
+                yield node, KeptRows.given(self._readers[name])
 
-    def _kept_nodes(self) -> Iterator[tuple[NodeId, RowsReader]]:
+    def _kept_nodes(self) -> Iterator[tuple[NodeId, KeptRows]]:
         """Return the nodes whose rows can be read from kept states."""
         for number, node in enumerate(self._circuit.nodes):
             readable = node.operator.readable
             if readable is not None and all(map(self._is_unchanged, node.states)):
-                yield NodeId(number), readable.emitted
+                rows = KeptRows(readable.emitted, tuple(readable.reads))
+                yield NodeId(number), rows
                 if node.operator.keeps_input:
-                    yield node.inputs[0], readable.emitted
+                    yield node.inputs[0], rows
 
     def _is_unchanged(self, state: State) -> bool:
         return self._names[id(state)] in self._match.unchanged
+
+    def is_kept(self, node: NodeId) -> bool:
+        """Return whether the rows of a node can be read."""
+        return node in self._stored_rows
 
     def require_fillable(self) -> None:
         """Find what has to be computed.
@@ -196,7 +201,7 @@ class _Filling:
             output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
             if name in self._match.to_fill or output not in self.stepped or kept_at not in self._stored_rows:
                 continue
-            stored = self._stored_rows[kept_at]()
+            stored = self._stored_rows[kept_at].all()
             if len(_sum(emitted[output], Delta.of(stored.rows, -stored.diffs)).consolidate()):
                 missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
                 raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
@@ -210,7 +215,7 @@ class _Filling:
                 continue
             seen.add(number)
             if number in self._stored_rows:
-                self._starts.add(number)
+                self.given[number] = self._stored_rows[number]
             elif number in self._sources:
                 reasons[self._not_retained(self._sources[number])] = None
             elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
@@ -226,7 +231,7 @@ class _Filling:
         Raises:
             CheckpointError: those of a source are not.
         """
-        read = {self._sources[number] for number in self._starts if number in self._sources}
+        read = {self._sources[number] for number in self.given if number in self._sources}
         for name in self._readers:
             if name not in read or name in self._kept:
                 raise CheckpointError(
@@ -246,12 +251,12 @@ class _Filling:
 
         The first epoch is the one before any input, in which a group of nothing has its row.
         """
-        kept_rows = {number: self._stored_rows[number]() for number in self._starts}
+        kept_rows = {number: rows.all() for number, rows in self.given.items()}
         emitted: dict[NodeId, Delta] = {}
         for epoch in (Epoch(0), Epoch(1)):
             now = Now(epoch, datetime.fromtimestamp(0, UTC))
             deltas: dict[NodeId, Delta] = {}
-            for number in sorted(self.stepped | self._starts):
+            for number in sorted(self.stepped | self.given.keys()):
                 node = circuit.nodes[number]
                 if number in self.stepped:
                     deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))

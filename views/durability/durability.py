@@ -416,6 +416,11 @@ class Durability:
         """The reader of earlier epochs from the retained commits, for any thread."""
         return self._now().readers
 
+    @property
+    def committed(self) -> tuple[int, ...]:
+        """The epochs of the retained commits, ascending."""
+        return tuple(sorted(self._now().log.epochs()))
+
     def bear(self, views: Iterable[str], epoch: int) -> None:
         """Record that these views begin in this epoch."""
         past, readers = self._now().past, self._now().readers

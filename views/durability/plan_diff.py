@@ -15,6 +15,7 @@ from evercurrent.core.data.schema import listed
 from evercurrent.core.state.partitioning import Route
 
 from ..checkpoint import StateRecord
+from ..epochs.reader_keys import view_of
 from ..plan.plan import Plan
 from .evolved_records import Evolution
 
@@ -61,12 +62,12 @@ class PlanMatch:
         the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
         """
         without_deltas = (*self.new_views, *self.changed_views)
-        unchanged = tuple(f"{name}/" for name in views if name not in without_deltas)
-        anew = tuple(f"{name}/" for name in self.to_fill if name not in without_deltas)
+        kept = [name for name in views if name not in without_deltas]
+        anew = [name for name in self.to_fill if name not in without_deltas]
         return {
-            key: epoch + (key.startswith(anew) and epoch == last)
+            key: epoch + (view_of(key, anew) is not None and epoch == last)
             for key, epoch in delivered.items()
-            if key.startswith(unchanged)
+            if view_of(key, kept) is not None
         }
 
     def positions(self, positions: Mapping[str, Any]) -> dict[str, Any]:

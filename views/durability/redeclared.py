@@ -20,7 +20,8 @@ from ..compiler.compiler import compile_plan
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from .backfill import Remedies, fill
+from .backfill import Remedies
+from .piecewise_fill import AllRows, PiecewiseFill
 from .plan_diff import PlanMatch
 from .plan_match import plan_record, require_distinguishable, state_ids, states_between
 
@@ -69,18 +70,49 @@ class Recompiled:
 
     compiled: Compiled
     record: Mapping[str, Any]
-    filled: Mapping[str, Delta]
+    filled: Mapping[str, AllRows]
 
 
-def recompiled(plan: Plan, before: Before, changed: Changed) -> Recompiled:
+def recompiled(
+    plan: Plan, before: Before, changed: Changed, computed: PiecewiseFill | None = None
+) -> Recompiled:
     """Return the circuit of a plan that has changed, with the states of all that computes the same. Nothing is changed.
 
-    Cost: compiling, a few pointers for each state that is taken over, and what ``fill`` reads and computes.
+    ``computed`` has the states of the new views, if they were filled before this. Cost: compiling, a few pointers for each
+    state that is taken over, and the rows that a fill reads and computes.
 
     Raises:
         PlanError: a view cannot be filled; names it, and what would fill it.
         InputError: a value cannot be computed.
     """
+    compiled, record, match = _taken_over(plan, before, changed)
+    filled: Mapping[str, AllRows] = {}
+    with hashing_by(compiled.circuit.key_hash):
+        if computed is not None:
+            filled = computed.adopt(compiled, match)
+        elif match.to_fill or match.lost:
+            fill = PiecewiseFill(plan, compiled, match, changed.backfill, WHILE_RUNNING)
+            filled = fill.at_once(compiled, match)
+    return Recompiled(compiled, record, filled)
+
+
+def piecewise(plan: Plan, before: Before, changed: Changed) -> PiecewiseFill:
+    """Begin to fill the views of a plan that has changed, from the states as they are now. Nothing is changed.
+
+    Cost: compiling twice, and a few pointers for each state.
+
+    Raises:
+        PlanError, CheckpointError: a view cannot be filled; names it, and what would fill it.
+    """
+    compiled, _, match = _taken_over(plan, before, changed)
+    with hashing_by(compiled.circuit.key_hash):
+        return PiecewiseFill(plan, compiled, match, changed.backfill, WHILE_RUNNING)
+
+
+def _taken_over(
+    plan: Plan, before: Before, changed: Changed
+) -> tuple[Compiled, Mapping[str, Any], PlanMatch]:
+    """Return the circuit of a plan that has changed with the states that are unchanged, its record, and the match of both."""
     was = before.compiled
     require_distinguishable(plan, plan_identities(plan), sorted({*before.needed, *plan.needed()}))
     compiled = compile_plan(plan, Ledger(was.ledger.limit), allow_pickle=was.allow_pickle)
@@ -97,9 +129,7 @@ def recompiled(plan: Plan, before: Before, changed: Changed) -> Recompiled:
         lost=_lost(before.record, record, new, changed.views),
     )
     take_over(compiled, was, unchanged)
-    with hashing_by(compiled.circuit.key_hash):
-        filled = fill(plan, compiled, match, compiled.retained, changed.backfill, WHILE_RUNNING)
-    return Recompiled(compiled, record, filled)
+    return compiled, record, match
 
 
 def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:

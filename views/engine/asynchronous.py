@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, cast
 
 import polars as pl
 
-from ..epochs.subscriptions import Subscription
+from evercurrent.core.data.errors import EpochGoneError, InputError
+
+from ..concurrency.turns import Turn
+from ..epochs.subscriptions import Followed, OnSchema, Subscription
 
 
 class FollowedDeltas(Protocol):
@@ -21,22 +24,48 @@ class FollowedDeltas(Protocol):
         ...
 
 
-class Followable(Protocol):
+class Followable(Followed, Protocol):
     """A view, as far as it is followed."""
 
     has_ended: bool
+
+    @property
+    def _turn(self) -> Turn:
+        """The lock that a writer holds while all others wait."""
+        ...
 
     def deltas(self, since: int | None = None) -> FollowedDeltas:
         """Return the changes after an epoch."""
         ...
 
-    def subscribe(self, callback: Callable[[pl.DataFrame], object]) -> Subscription:
+    def subscribe(
+        self, callback: Callable[[pl.DataFrame], object], *, on_schema: OnSchema | None = None
+    ) -> Subscription:
         """Call back with every delta to come."""
         ...
 
 
-async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
-    """Yield the deltas after an epoch, and then each that comes, until the iteration or the view has ended."""
+def _subscribed(
+    view: Followable, wake: Callable[[pl.DataFrame | None], None], on_schema: OnSchema | None
+) -> Subscription:
+    """Return a subscription that wakes a task, which reads the deltas later."""
+
+    def announced(_: object) -> None:
+        """The task announces the change itself, after the deltas before it."""
+
+    with view._turn:  # So that no view is replaced before the subscription is known to read later.
+        subscription = view.subscribe(wake, on_schema=None if on_schema is None else announced)
+        subscription.reads_later, subscription.on_end = True, lambda: wake(None)
+        return subscription
+
+
+async def followed(
+    view: Followable, since: int, on_schema: OnSchema | None = None
+) -> AsyncIterator[pl.DataFrame]:
+    """Yield the deltas after an epoch, and then each that comes, until the iteration or the view has ended.
+
+    Where the view is replaced by one with other columns, ``on_schema`` is called between the deltas of both.
+    """
     import asyncio  # Imported here, as only tasks need it.
 
     loop, more = asyncio.get_running_loop(), asyncio.Event()
@@ -45,16 +74,30 @@ async def followed(view: Followable, since: int) -> AsyncIterator[pl.DataFrame]:
         with suppress(RuntimeError):  # The loop was closed while the iteration had not been ended.
             loop.call_soon_threadsafe(more.set)
 
-    subscription = await asyncio.to_thread(view.subscribe, wake)
-    subscription.on_end = wake
+    subscription = await asyncio.to_thread(_subscribed, view, wake, on_schema)
     try:
         while True:
             more.clear()
+            view = cast(Followable, subscription.view)
             has_ended = (
                 view.has_ended or subscription.is_closed
             )  # Before the deltas are read, so that none is missed.
-            deltas = view.deltas(since)
-            for frame in deltas:
+            while (replaced := subscription.next_replaced(view.epoch)) is not None:
+                change, unread = replaced
+                for frame in unread(since):
+                    yield frame
+                    since = int(frame["_epoch"][0])
+                if on_schema is not None:
+                    on_schema(change)
+                since = max(since, change.epoch - 1)
+            try:
+                deltas = view.deltas(since)
+                frames = iter(deltas)
+            except (InputError, EpochGoneError):
+                if subscription.view is view:
+                    raise
+                continue  # It was replaced meanwhile.
+            for frame in frames:
                 yield frame
                 since = int(frame["_epoch"][0])
             since = max(since, deltas.last_epoch)

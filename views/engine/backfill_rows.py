@@ -20,7 +20,7 @@ from evercurrent.core.data.tags import tagged
 from ..connectors.files import Reader
 from ..connectors.positions import Position
 from ..dataframe.source import Source, accepted
-from ..durability.backfill import RowsReader
+from ..durability.kept_rows import RowsReader
 
 BATCH_ROWS = 1_000_000
 """The most rows of a file that are read at a time."""

@@ -6,26 +6,37 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import polars as pl
+
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import Epoch
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.data.schema import listed, require_name
 
 from ..concurrency.interrupts import interruptible
 from ..dataframe.collection import Collection, require_collection
-from ..dataframe.source import Source, declare, is_same
+from ..dataframe.source import Source, declare, is_same, with_other_columns
 from ..dataframe.windowing import forbid_unused_answers
+from ..durability.piecewise_fill import PiecewiseFill
 from ..durability.plan_match import require_distinguishable
-from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
+from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, piecewise, recompiled
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
-from ..plan.declared_calls import FORKED, NAMED, DeclaredCall, stands_on
+from ..epochs.view_deltas import ViewDelta
+from ..plan.declared_calls import NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
+from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
 from .epoch_runner import Running
+from .fills import Filling, OnProgress
 from .view import View, ViewKeeper
 
 Undo = Callable[[], None]
+
+FEW_ENTRIES = 1 << 16
+"""The rows of a view that is filled with more entries are read when they are needed: often nobody ever does."""
 
 
 class Declarations:
@@ -74,7 +85,38 @@ class Declarations:
             self._running.untouched.add(name)
         return source
 
-    def view(self, name: str, collection: Collection, *, replace: bool, backfill: object) -> View:
+    def same_source(self, source: Source) -> Source:
+        """Return the source of that name, or declare it as it is declared in another plan.
+
+        Raises:
+            PlanError: there is one that is declared otherwise.
+        """
+        name = source.name
+        if (known := self._sources.get(name)) is None:
+            with self._change(f"source {name!r}") as change:
+                known = self._sources[name] = with_other_columns(self._plan, source, source.schema)
+                self._plan.sources[name] = known
+                change.untouched.add(name)
+                change.has_epoch = False
+            if self._running.has_begun:
+                self._running.untouched.add(name)
+        elif not is_same(known, source):
+            raise PlanError(
+                f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
+                "columns are more or wider than before"
+            )
+        return known
+
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        replace: bool,
+        backfill: object,
+        background: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> View:
         """Declare a view; the same one again is the one that is there. See ``Engine.view``."""
         require_name("view", name)
         where = f"view {name!r}"
@@ -84,6 +126,8 @@ class Declarations:
             raise PlanError(
                 f"{where} is computed from source {listed(gone)}, which was dropped; declare it anew"
             )
+        if (pending := self._pending(name, collection, replace=replace, background=background)) is not None:
+            return pending
         existing = self._views.get(name)
         if existing is not None and self._computes_the_same(existing, collection):
             return existing
@@ -99,22 +143,119 @@ class Declarations:
             )
         readers = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
-        if existing is None:
-            with self._change(where) as change:
-                change.filled, change.backfill, change.begun = (name,), readers, (view,)
-                self._add(view, collection)
+        if background and self._has_rows(collection._place):
+            self._begin(view, collection, readers, on_progress)
         else:
-            with self._change(where) as change:
-                change.filled, change.backfill = (name,), readers
+            self._declare(view, collection, readers)
+        return view
+
+    def _declare(
+        self,
+        view: View,
+        collection: Collection,
+        given: Mapping[str, Callable[[], Delta]],
+        filling: Filling | None = None,
+    ) -> None:
+        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
+        name, where = view.name, f"view {view.name!r}"
+        existing = self._views.get(name)
+        with self._change(where) as change:
+            change.filled, change.backfill = (name,), given
+            if filling is not None:
+                change.computed = filling.fill
+                # From here on it is read as any view that is being declared.
+                view._filling = None
+                change.undo.append(lambda: setattr(view, "_filling", filling))
+                change.done.append(lambda: self._appear(view, filling))
+            if existing is None:
+                change.begun = (view,)
+                self._add(view, collection)
+            else:
                 self._replace(existing, view, collection, change)
                 replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
                 change.done.append(lambda: setattr(existing, "_gone", replaced))
-        return view
+
+    # In the background
+
+    def _pending(self, name: str, collection: Collection, *, replace: bool, background: bool) -> View | None:
+        """Return the view that is being filled under this name, if it is declared again; end its fill if it is replaced.
+
+        Raises:
+            PlanError: it is another one, and is not to be replaced.
+        """
+        filling = self._running.fills.get(name)
+        if filling is None or filling.state != "filling":
+            self._running.fills.stop(name)
+            return None
+        view: View = filling.view
+        if self._computes_the_same(view, collection):
+            if not background:
+                filling.complete()
+            return view
+        if not replace:
+            raise PlanError(
+                f"view {name!r} is being filled, and is declared in another way; choose another name, or replace it with "
+                "replace=True"
+            )
+        self._running.fills.stop(name)
+        view._gone = (
+            f"view {name!r} was replaced while it was being filled; take what engine.view has returned since"
+        )
+        return None
+
+    def _has_rows(self, place: PlanId) -> bool:
+        """Return whether there may be rows from which a collection is to be filled."""
+        sources = [source.name for source in self._plan.sources_of(place)]
+        return self._running.has_begun and not self._running.untouched.issuperset(sources)
+
+    def _begin(
+        self,
+        view: View,
+        collection: Collection,
+        given: Mapping[str, Callable[[], Delta]],
+        on_progress: OnProgress | None,
+    ) -> None:
+        """Begin to fill a view; nothing that others see changes before it is done.
+
+        Raises:
+            PlanError: it cannot be filled.
+        """
+        name, where, running = view.name, f"view {view.name!r}", self._running
+        with running.declaring():
+            named = self._plan.named()
+            try:
+                before = self._before(where)
+                if name in self._plan.views:
+                    self._plan.remove_view(name)
+                self._plan.add_view(name, view._place)
+                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), given))
+            except CheckpointError as error:
+                raise as_refusal(where, error) from error
+            finally:
+                self._plan.return_to(named)
+
+        def adopt(filling: Filling) -> None:
+            self._declare(view, collection, given, filling)
+
+        filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
+        view._filling = running.fills[name] = filling
+        filling.start()
+
+    def _appear(self, view: View, filling: Filling) -> None:
+        """Note that a view that was filled is there."""
+        self._running.fills.pop(view.name, None)
+        filling.end("ready")
 
     def drop_view(self, name: str) -> None:
         """Drop a view. See ``Engine.drop_view``."""
+        if (filling := self._running.fills.get(name)) is not None:
+            self._running.fills.stop(name)
+            filling.view._gone = f"view {name!r} was dropped while it was being filled"
+            if name not in self._views:
+                return
         view = _named("view", name, self._views)
-        others = stands_on_view(self._plan, view, self._views)
+        pending = {other: each.collection for other, each in self._running.fills.items()}
+        others = stands_on_view(self._plan, view, {**self._views, **pending})
         if others:
             raise PlanError(f"view {name!r}: view {listed(others)} is declared on it; drop that first")
         if view.subscriptions:
@@ -132,7 +273,12 @@ class Declarations:
     def drop_source(self, name: str) -> None:
         """Drop a source. See ``Engine.drop_source``."""
         source = _named("source", name, self._sources)
-        others = [view for view, at in self._plan.views.items() if source._place in self._plan.behind(at)]
+        pending = {view: each.collection._place for view, each in self._running.fills.items()}
+        others = [
+            view
+            for view, at in {**self._plan.views, **pending}.items()
+            if source._place in self._plan.behind(at)
+        ]
         if others:
             raise PlanError(f"source {name!r}: view {listed(others)} is computed from it; drop that first")
         running = self._running
@@ -187,8 +333,13 @@ class Declarations:
         if not same:
             named = readers.forget(name, only_closed=True)
             change.undo.append(lambda: readers.restore(named))
+        before = self._running.published() if self._running.has_begun else None
+
+        def unread(since: int) -> Iterator[pl.DataFrame]:
+            return iter(()) if before is None else before.deltas(name, since)
+
         for each in existing.subscriptions:
-            each.follow(view, None if same else followed)
+            each.follow(view, None if same else followed, unread)
 
         def return_readers() -> None:
             for each, place in places:
@@ -208,6 +359,12 @@ class Declarations:
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
                 )
+            if each.is_delivering:
+                raise PlanError(
+                    f"view {view.name!r}: the callback of {each!r} is being called, and the view that it replaces has other columns, "
+                    "so that the epochs it has not got yet would be lost; replace it after the callback has returned: after "
+                    "push, or from a subscription without a name"
+                )
             if each.name is not None and each.delivered < self._running.epoch:
                 raise PlanError(
                     f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised; it gets "
@@ -223,7 +380,7 @@ class Declarations:
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
         """
-        running, change, result = self._running, _Change(), None
+        running, change, result = self._running, _Change(where), None
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
                 running.flush()
@@ -255,7 +412,8 @@ class Declarations:
         untouched = {*self._running.untouched, *change.untouched}
         try:
             with interruptible():
-                return recompiled(self._plan, before, Changed(change.filled, untouched, change.backfill))
+                changed = Changed(change.filled, untouched, change.backfill)
+                return recompiled(self._plan, before, changed, change.computed)
         except CheckpointError as error:
             raise as_refusal(where, error) from error
 
@@ -263,6 +421,7 @@ class Declarations:
         """Go on with the circuit of the changed plan, and publish what it adds."""
         running, epoch = self._running, self._running.epoch
         durability = running.durability
+        running.fills.require_kept(change.where, recompiled.compiled, but=change.filled)
         for view in change.begun:
             view._history.begin(epoch, None if durability is None else durability.past)
         if not change.has_epoch:
@@ -270,9 +429,16 @@ class Declarations:
                 return running.exchange(recompiled.compiled, None)
             with durability.redeclared(recompiled.compiled, recompiled.record, {}):
                 return running.exchange(recompiled.compiled, None)
-        deltas = dict(recompiled.filled)
-        for name in change.replaced:
-            deltas[name] = difference(deltas[name], before.compiled.contents[name].emitted())
+        epoch_of_change, deltas = Epoch(epoch + 1), dict[str, ViewDelta]()
+        with hashing_by(recompiled.compiled.circuit.key_hash):
+            for name, rows in recompiled.filled.items():
+                if name in change.replaced:
+                    changed = difference(rows.delta(), before.compiled.contents[name].emitted())
+                    deltas[name] = ViewDelta(epoch_of_change, changed)
+                elif rows.entries > FEW_ENTRIES and rows.is_certain:
+                    deltas[name] = ViewDelta.later(epoch_of_change, rows.entries, rows.delta)
+                else:
+                    deltas[name] = ViewDelta(epoch_of_change, rows.delta())
         if durability is None:
             return running.exchange(recompiled.compiled, deltas)
         born = {view.name: epoch + 1 for view in change.begun}
@@ -283,7 +449,10 @@ class Declarations:
 class _Change:
     """A change of declarations: what is to be filled, and how to undo it."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.computed: PiecewiseFill | None = None
+        """The states of the views to be filled, if they are computed already."""
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""
@@ -297,13 +466,16 @@ class _Change:
         self.has_epoch = True
 
 
-def stands_on_view(plan: Plan, view: View, views: Mapping[str, View]) -> list[str]:
-    """Return the names of the views that were declared on a view, by any number of calls, perhaps before the engine was forked."""
-    calls_by_result, before = {id(call.result): call for call in plan.calls}, [view]
-    while (call := calls_by_result.get(id(before[-1]))) and call.method == FORKED:
-        before.append(call.receiver)
+def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:
+    """Return the names of the views that were declared on a view, by any number of calls.
+
+    A view that is being filled is not declared yet, and given as the collection that it is to be.
+    """
     return [
-        name for name, other in views.items() if other is not view and stands_on(plan.calls, other, before)
+        name
+        for name, other in views.items()
+        if (other is not view or name != view.name)
+        and (other is view or stands_on(plan.calls, other, [view]))
     ]
 
 

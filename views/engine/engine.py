@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,8 +41,10 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from ..sinks.delivery import Delivery
+from ..sinks.delivery import DRAIN_SECONDS, Delivery
+from ..tracing.indexes import Indexes
 from .epoch_runner import Running
+from .fills import FillProgress, OnProgress
 from .live_declarations import LiveDeclarations
 from .open_epochs import OpenEpoch, gathered, open_epoch
 from .view import View
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
 MOST_WORKERS = 64
 
 RECORD_ALONE = "rows are recorded as a source hands them on, and each worker sees a part of them"
+FILLED_ALONE = (
+    "the states are in the buckets of workers, and what these emit is not brought together for a fill"
+)
 RESIDENT_ALONE = (
     "workers hold the states in buckets, and the limit would free only the whole that is made of them"
 )
@@ -78,8 +84,8 @@ class Engine(LiveDeclarations):
     >>> [delta.rows() for delta in counts.deltas(since=1)]
     [[('b', 1, 2, -1)]]
 
-    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources with event time are
-    kept too, within the same limits, so that a timeline can show them.
+    ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources are kept by epoch too,
+    within the same limits, so that a timeline shows them and ``view.history(key)`` knows what caused a change.
 
     With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that
     declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
@@ -116,6 +122,7 @@ class Engine(LiveDeclarations):
         self._retain = retain or Retain()
         expect_large_arrays()
         self._plan = Plan()
+        self._indexes = Indexes()
         self._turn = Turn()
         log = RunRecorder(self._retain, records_rows=bool(record))
         self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)
@@ -189,9 +196,7 @@ class Engine(LiveDeclarations):
             "position_order": position_order,
         }  # fmt: skip
         with self._turn:
-            declared = self._declarations().source(name, schema, options)
-            declared._take = self.push
-            return declared
+            return self._adopt(self._declarations().source(name, schema, options))
 
     def view(
         self,
@@ -200,6 +205,8 @@ class Engine(LiveDeclarations):
         *,
         replace: bool = False,
         backfill: Mapping[str, Any] | None = None,
+        background: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> View:
         """Declare a named result that is kept current, and can be read, subscribed to and used by other views.
 
@@ -219,18 +226,58 @@ class Engine(LiveDeclarations):
             backfill: the rows of sources up to now, by their names, where neither rows nor anything that is computed from
                 them is kept: whatever can be pushed, the path of a file or folder, or an iterator of batches. If rows are
                 pushed with positions, ``ec.Backfill(rows, position=...)`` states that they go up to the last one taken.
+            background: return at once, and fill the view in a thread, piece by piece, while pushes and reads go on. It
+                appears in an epoch of its own when nothing is missing: ``view.wait()`` waits for that, ``view.filling`` and
+                ``engine.filling`` have the progress, and to read it before raises ``NotFilledError``. By default it is filled when
+                ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view that is replaced
+                stays until then. A checkpoint has nothing of it before: an engine that opens it then fills the view again.
+                A view that has nothing to be filled from, such as one declared before the first push, is ready at once.
+            on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
+
+                >>> engine = Engine()
+                >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
+                >>> _ = engine.view("sales", sales)
+                >>> _ = engine.push("sales", {"shop": ["north", "south", "north"], "price": [3, 4, 5]})
+                >>> totals = engine.view("totals", sales.group_by("shop").agg(n=pl.len()), background=True)
+                >>> _ = engine.push("sales", {"shop": ["south"], "price": [6]})
+                >>> totals.wait()
+                >>> sorted(totals.read().rows())
+                [('north', 2), ('south', 2)]
 
         Raises:
             PlanError: the name is that of another view, the collection is of another engine, or the view cannot be filled,
                 since a source does not retain its rows or the result depends on when rows came. Nothing has changed.
             InputError: a value of it cannot be computed. Nothing has changed.
         """
+        if background:
+            self._require_one_worker("background=True", FILLED_ALONE)
+        if on_progress is not None and not (background and callable(on_progress)):
+            raise PlanError(
+                f"view {name!r}: on_progress={on_progress!r}; give a function of one FillProgress, together with background=True"
+            )
         with self._turn:
-            return self._declarations().view(name, collection, replace=replace, backfill=backfill)
+            return self._declarations().view(
+                name,
+                collection,
+                replace=replace,
+                backfill=backfill,
+                background=background,
+                on_progress=on_progress,
+            )
+
+    @property
+    def filling(self) -> dict[str, FillProgress]:
+        """How far the views are filled that were declared with ``background=True`` and cannot be read yet, by name."""
+        return dict(self._running.fills.progress)
 
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
         return type(self)(retain=self._retain)
+
+    def _adopt(self, source: Source) -> Source:
+        """Have this engine take what is pushed into a source, and return the source."""
+        source._take = self.push
+        return source
 
     def push(
         self,
@@ -412,17 +459,22 @@ class Engine(LiveDeclarations):
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
-        deliveries = self._deliveries()
+        deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
         for delivery in deliveries:
-            delivery.drain()
-        with self._turn:
-            try:
-                self._running.close()
-            finally:
-                for view in self.views.values() if self._running.durability is not None else ():
-                    view._end()
-                for delivery in deliveries if self._running.durability is not None else ():
-                    delivery.close()
+            delivery.drain(until - time.monotonic())
+        try:
+            with self._turn:
+                self._running.fills.stop_all()
+                try:
+                    self._running.close()
+                finally:
+                    for view in self.views.values() if self._running.durability is not None else ():
+                        view._end()
+        finally:  # Without the turn, for which the function of a sink may wait.
+            for delivery in deliveries if self._running.durability is not None else ():
+                delivery.end()
+            for delivery in deliveries if self._running.durability is not None else ():
+                delivery.close(max(1.0, until - time.monotonic()))
 
     def _deliveries(self) -> tuple[Delivery, ...]:
         """Return the open deliveries of all views."""
@@ -479,13 +531,15 @@ class Engine(LiveDeclarations):
     def _explained(self, compiled: Compiled) -> str:
         durability = self._running.durability
         residence = None if durability is None else durability.residence
-        return explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
+        text = explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
+        return "\n".join([text, *map(repr, self._running.fills.progress.values())])
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
 
         Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
-        ``checkpoint`` and ``sinks`` by view and name. ``rows_out`` and ``seconds`` count from the begin of the process, ``entries`` and ``bytes`` are those of
+        ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out`` and ``seconds``
+        count from the begin of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> engine = Engine()
@@ -501,12 +555,16 @@ class Engine(LiveDeclarations):
         durability, last = self._running.durability, self._last_instant()
         checkpoint = None if durability is None else durability.figures()
         sinks = {f"{each.view_name}/{each.name}": each.figures() for each in self._deliveries()}
-        return stats_of(
+        figures = stats_of(
             self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
         )
+        filling = {name: progress.as_dict() for name, progress in self._running.fills.progress.items()}
+        return {**figures, "filling": filling}
 
     def watch(self, watcher: Watcher) -> Watch:
         """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
+
+        That includes the epochs in which views are added, replaced or dropped, which have no rows that were pushed.
 
         It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
 
@@ -571,9 +629,9 @@ class Engine(LiveDeclarations):
 
         def __getitem__(self, name: object) -> NoReturn:
             """Raise, with what to write instead."""
-            known = name if isinstance(name, str) else "name"
+            example = name if isinstance(name, str) else "name"
             raise TypeError(
-                f"an engine has no brackets and is not iterated: write engine.views[{known!r}] or engine.sources[{known!r}], "
+                f"an engine has no brackets and is not iterated: write engine.views[{example!r}] or engine.sources[{example!r}], "
                 "which are dictionaries by name"
             )
 
@@ -597,7 +655,7 @@ class Engine(LiveDeclarations):
         return self.sources[name]
 
     def record_rows(self) -> None:
-        """Keep the rows of sources with event time from now on, as ``Engine(record=True)`` does."""
+        """Keep the rows of sources by epoch from now on, as ``Engine(record=True)`` does."""
         self._require_one_worker("record_rows()", RECORD_ALONE)
         with self._turn:
             self._running.log.records_rows = True

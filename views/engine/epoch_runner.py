@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
+from ..checkpoint.origin import note_writer
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..concurrency.giving_way import GivingWay
@@ -29,13 +31,16 @@ from ..durability.durability import Durability
 from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.merge_events import MergeEvents
+from ..epochs.reader_keys import view_of
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
-from ..epochs.run_events import RunEvents
+from ..epochs.run_events import Begun, RunEvents
 from ..epochs.run_log import RunRecorder
-from ..epochs.subscriptions import Readers, view_of
+from ..epochs.subscriptions import Readers
+from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
 from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
+from .fills import Fills
 from .keepers import InMemory, OnDisk
 from .published import Published, PublishedView
 from .view import View
@@ -110,9 +115,13 @@ class Running:
         self._published: Published | None = None
         self._is_opening = False
         self._is_declaring = False
+        self._declaring_from = 0.0
+        """When the last change of declarations was begun, by the clock of the machine that measures durations."""
         self.untouched: set[str] = set()
         """The sources that have had no input so far, as far as that is known."""
         self._counted = _Commits()
+        self.fills = Fills()
+        """The views that are being filled while epochs go on."""
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -262,7 +271,7 @@ class Running:
             if self.durability is not None:
                 self.durability.close(self._commit_metadata({}, {}))
 
-    def exchange(self, compiled: Compiled, changes: Mapping[str, Delta] | None) -> EpochResult | None:
+    def exchange(self, compiled: Compiled, changes: Mapping[str, ViewDelta] | None) -> EpochResult | None:
         """Go on with another circuit that has the same states, in an epoch in which these deltas of views are published.
 
         Without ``changes`` there is no epoch, and None is returned. If this fails, nothing has changed. The epoch has the
@@ -286,12 +295,27 @@ class Running:
             raise
 
     def follow_up(self, evaluated: EpochResult) -> None:
-        """Notify subscribers of an epoch that is real, and tidy.
+        """Report an epoch of declarations that is real to watchers, notify subscribers, and tidy.
 
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        self._choreography.follow_up(Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant), evaluated)
+        now = Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant)
+        self._report(now, evaluated)
+        self._choreography.follow_up(now, evaluated)
+
+    def _report(self, now: Now, evaluated: EpochResult) -> None:
+        """Report an epoch without input to watchers."""
+        assert self._compiled is not None, "there are states"
+        ledger = self._compiled.ledger
+        refused = ledger.entries + ledger.forgotten
+        begun = Begun(self._declaring_from, refused)
+        self.events.end(begun, now, EpochInput(), evaluated.epoch, ledger)
+
+    @property
+    def turn(self) -> Turn:
+        """The lock of the one that writes."""
+        return self._turn
 
     @property
     def has_begun(self) -> bool:
@@ -334,6 +358,7 @@ class Running:
                 "an epoch is being evaluated: a function that a view uses cannot declare anything; declare it from a subscriber"
             )
         self.events.require_none_reported("declare anything; declare it from a subscriber")
+        self._declaring_from = time.perf_counter()
         if self.durability is not None:
             self.durability.require_open()
         self._is_declaring = True
@@ -361,6 +386,7 @@ class Running:
             self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
             if resumed.logged:
                 resumed = self._evaluated_again(durability, compiled, resumed)
+            note_writer(durability.store, resumed.epoch)
             if resumed.filled or resumed.is_computed:
                 self._make_real(durability, resumed)
         except BaseException:
@@ -428,8 +454,8 @@ class Running:
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
-            return CircuitEvaluator(compiled)
-        return WorkerEvaluator(self._plan, compiled, self._views, self._team, self._workers)
+            return CircuitEvaluator(compiled, self.fills)
+        return WorkerEvaluator(self._plan, compiled, self._team, self._workers)
 
     # The audience of epochs
 
@@ -447,7 +473,7 @@ class Running:
         for name, delta in epoch.deltas.unread.items():
             self._views[name]._history.append(delta)
         if now.epoch:
-            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows)
+            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed)
         if self._evaluator is not None:
             self._publish(self._evaluator.compiled, evaluated)
 

@@ -17,6 +17,7 @@ from ..compiler.builder import Compiled
 from ..connectors.positions import Position
 from ..epochs.records import EpochInput, EvaluatedEpoch
 from ..epochs.view_deltas import ViewDelta, ViewDeltas
+from .fills import Fills
 
 InputLog = Literal["to write", "written", "none"]
 """Whether the input of an epoch is to be logged, is in the log already, or is not logged."""
@@ -36,7 +37,8 @@ class TakenInput:
 class EpochResult:
     """The result of evaluating an epoch: ``epoch`` is what is written of it, the rest is needed by this process only.
 
-    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time. ``touched``
+    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time,
+    ``untimed`` those of the others. ``touched``
     are the views whose states may have changed. ``elsewhere`` has the contents after this epoch of states whose changes are
     staged in other objects, by the ``id`` of the state.
     """
@@ -46,13 +48,15 @@ class EpochResult:
     rows: Mapping[str, pl.DataFrame]
     touched: tuple[str, ...]
     elsewhere: Mapping[int, Saved] = field(default_factory=dict)
+    untimed: Mapping[str, Delta] = field(default_factory=dict)
 
 
 class CircuitEvaluator:
     """Evaluates epochs by a circuit whose states are in this process."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, fills: Fills | None = None) -> None:
         self.compiled = compiled
+        self._fills = Fills() if fills is None else fills
         self._marks: Mapping[str, int] | None = None
         """The watermarks of the sources after the last epoch; None before the first one."""
         self._staged: EpochDeltas | None = None
@@ -74,12 +78,15 @@ class CircuitEvaluator:
             taken_input.epoch_input.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
+            untimed=self.compiled.untimed_rows(staged.deltas),
         )
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``."""
         assert self._staged is not None, "an epoch is evaluated before it is committed"
         self.compiled.circuit.commit(self._staged)
+        if self._fills:
+            self._fills.took(self.compiled, self._staged.deltas)
         self._marks, self._staged = evaluated.epoch.watermarks, None
 
     def discard(self) -> None:
@@ -98,7 +105,7 @@ class CircuitEvaluator:
 class FilledViews:
     """Evaluates the epoch that publishes the rows of views that are new in the program. The rows are already computed."""
 
-    def __init__(self, filled: Mapping[str, Delta], watermarks: Mapping[str, int]) -> None:
+    def __init__(self, filled: Mapping[str, Delta | ViewDelta], watermarks: Mapping[str, int]) -> None:
         self._filled = filled
         self._watermarks = watermarks
 
@@ -107,9 +114,13 @@ class FilledViews:
 
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        changed = {name: ViewDelta(now.epoch, delta) for name, delta in self._filled.items() if len(delta)}
-        epoch = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
-        return EpochResult(epoch, {}, {}, tuple(self._filled))
+        deltas = {
+            name: delta if isinstance(delta, ViewDelta) else ViewDelta(now.epoch, delta)
+            for name, delta in self._filled.items()
+        }
+        changed = {name: delta for name, delta in deltas.items() if delta.entries}
+        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
+        return EpochResult(passed, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``: the states hold the rows already."""

@@ -18,6 +18,7 @@ from ..durability.forked_states import ForkedStates, committed_states, shared_st
 from ..durability.redeclared import difference
 from ..epochs.history import Retain
 from ..epochs.refused_rows import LEDGER_ROWS
+from ..plan.forked_calls import forked_calls
 from ..plan.plan import Plan
 from .epoch_runner import Running
 from .published import Published
@@ -54,6 +55,9 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
     sources = {name: source.forked(plan) for name, source in origin.sources.items()}
     views = {name: view.forked(engine, plan, origin.retain) for name, view in origin.views.items()}
     plan.sources.update(sources)
+    plan.calls = forked_calls(
+        origin.plan.calls, origin.plan, plan, _StandIns(origin, engine, plan, sources, views)
+    )
     for name, view in views.items():
         if checkpoint is None:
             view._history = origin.views[name]._history.forked()
@@ -63,6 +67,34 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
     untouched = running.untouched if checkpoint is None else ()
     forked.begin_with(states.compiled, states.epoch, states.positions, untouched)
     return forked
+
+
+class _StandIns:
+    """What stands for the sources and views of an engine in its fork; those that were dropped are gone there too."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        engine: ViewKeeper,
+        plan: Plan,
+        sources: Mapping[str, Source],
+        views: Mapping[str, View],
+    ) -> None:
+        self._origin, self._engine, self._plan = origin, engine, plan
+        self._sources, self._views = sources, views
+
+    def __call__(self, value: object) -> Source | View | None:
+        """Return the source or view of the fork; None if it is any other collection."""
+        if isinstance(value, Source):
+            known = self._origin.sources.get(value.name) is value
+            return self._sources[value.name] if known else value.forked(self._plan)
+        if isinstance(value, View):
+            if self._origin.views.get(value.name) is value:
+                return self._views[value.name]
+            gone = value.forked(self._engine, self._plan, self._origin.retain)
+            gone._gone = value._gone or f"view {value.name!r} is not in the fork"
+            return gone
+        return None
 
 
 def compared(

@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 
-from ..checkpoint import Checkpoint
-from ..connectors.positions import Position
+from evercurrent.core.data.errors import InputError, PlanError
+
+from ..checkpoint import Checkpoint, CommitLog
+from ..dataframe.source import Source
 from ..epochs.history import Retain
 from ..proving.proof import Proof, Proofs
+from ..tracing.history import History
+from ..tracing.indexes import Indexes
+from ..tracing.lineage import Lineage
 from .declarations import Declarations
 from .forks import Origin, checkpoint_of, compared, fork
-from .proving import Prover
+from .proving import Earlier, Prover
 from .served_views import ServedViews
+from .tracing import Tracer
 
 
 class LiveDeclarations(ServedViews, ABC):
     """The methods of an engine that change, copy or examine what it declares, at any epoch."""
 
     _retain: Retain
+    _indexes: Indexes
 
     @abstractmethod
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
 
     @abstractmethod
-    def push(
-        self,
-        source: str,
-        data: Any,
-        *,
-        at: datetime | str | None = None,
-        watermark: datetime | str | int | None = None,
-        position: Position | None = None,
-    ) -> int:
-        """Take one batch of changes."""
+    def _adopt(self, source: Source) -> Source:
+        """Have this engine take what is pushed into a source, and return the source."""
 
     def drop_view(self, name: str) -> None:
         """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
@@ -97,7 +96,7 @@ class LiveDeclarations(ServedViews, ABC):
             other._running = running = fork(origin, other, place, epoch)
             other._plan, other.sources, other.views = running.parts
             for source in other.sources.values():
-                source._take = other.push
+                other._adopt(source)
         return other
 
     def compare(self, other: LiveDeclarations) -> dict[str, pl.DataFrame]:
@@ -112,25 +111,110 @@ class LiveDeclarations(ServedViews, ABC):
         """
         return compared(self.published(), other.published(), self.views, other.views)
 
-    def prove(self) -> Proofs:
+    def same_source(self, source: Source) -> Source:
+        """Return the source of this name, or declare it as it is declared in another engine."""
+        with self._turn:
+            return self._adopt(self._declarations().same_source(source))
+
+    def retain_rows(self) -> None:
+        """Keep the rows of all sources, as ``source(..., retained=True)`` does, so that their views can be proved.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> sales = engine.source("sales", {"shop": pl.String})
+        >>> shops = engine.view("shops", sales.unique())
+        >>> engine.retain_rows()
+        >>> _ = engine.push("sales", {"shop": ["north", "north"]})
+        >>> bool(shops.prove())
+        True
+
+        Raises:
+            PlanError: there was an epoch already, whose rows are gone.
+        """
+        with self._turn:
+            if self._running.has_begun:
+                raise PlanError("retain_rows() comes before the first epoch, whose rows would be missing")
+            self._plan.retain_sources()
+
+    def prove(
+        self, sample: float | None = None, *, checkpoint: str | Path | Checkpoint | None = None
+    ) -> Proofs:
         """Evaluate the definitions of all views by polars over the retained rows, and compare that with what the views hold.
 
         See ``View.prove``. Views that cannot be proved are in ``refused``, with the reasons.
+
+        Args:
+            sample: prove a share of the keys of each view, such as 0.01, the same ones in every call. Only their rows are taken
+                of sources from which the keys are copied, so that it costs about that share of a whole proof; where keys are
+                computed, or rows are grouped by other columns in between, the sources are evaluated as a whole.
+            checkpoint: prove what a checkpoint holds that an engine with the same declarations has written; nothing is written.
+
+        Raises:
+            InputError: the sample is not a share of 1.
+            CheckpointError: the checkpoint is of another plan, or damaged.
         """
-        return self._prover().proofs(self.views)
+        prover = self._prover() if checkpoint is None else self._prover_of(checkpoint)
+        return prover.proofs(self.views, _share(sample))
 
-    def proof_of(self, view: str) -> Proof:
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Return the proof of one view; see ``View.prove``."""
-        return self._prover().proof(view)
+        return self._prover().proof(view, _share(sample))
 
-    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes; see ``View.lineage``."""
-        return self._prover().lineage(view, row, limit)
+        return self._tracer().lineage(view, row, limit)
+
+    def history_of(self, view: str, key: object, since: int | None) -> History:
+        """Return the changes of the rows of a key, and what caused them; see ``View.history``."""
+        with self._turn:
+            tracer, now = self._tracer(), self.published()
+        return tracer.history(self.views[view], key, since, now)
+
+    def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
+        """Explain line by line why a row of a view is there or not; see ``View.why``."""
+        return self._tracer().why(view, row, self._last_instant() or 0)
+
+    def _tracer(self) -> Tracer:
+        fork = self.fork()
+        compiled = fork._running.current()
+        self._indexes.forget_all_but({node.identity for node in compiled.circuit.nodes})
+        return Tracer(fork._plan, compiled, self._indexes)
 
     def _prover(self) -> Prover:
-        fork = self.fork()
-        running = fork._running
-        return Prover(fork._plan, running.current(), running.epoch, fork.views)
+        with self._turn:
+            fork, now = self.fork(), self.published()
+            durability = self._running.durability
+            epochs = () if durability is None else durability.committed
+        earlier = None if durability is None else Earlier(epochs, self._prover_at)
+        return Prover(fork._plan, fork._running.current(), fork.views, now, earlier)
+
+    def _prover_of(self, checkpoint: str | Path | Checkpoint) -> Prover:
+        given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        fork = self.fork(given)
+
+        def at(epoch: int) -> Prover:
+            other = self.fork(given, epoch=epoch)
+            return Prover(other._plan, other._running.current(), other.views, other.published(), None)
+
+        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at, has_views=False)
+        return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
+
+    def _prover_at(self, epoch: int) -> Prover:
+        fork = self.fork(epoch=epoch)
+        return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), None)
 
     def _declarations(self) -> Declarations:
         return Declarations(self, self._plan, self.sources, self.views, self._running, self._retain)
+
+
+def _share(sample: object) -> float | None:
+    """Return a share of keys.
+
+    Raises:
+        InputError: it is none.
+    """
+    if sample is None:
+        return None
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
+        raise InputError(f"prove: sample={sample!r}; give a share of the keys, more than 0 and at most 1")
+    return float(sample)

@@ -2,89 +2,278 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.columns.kernels import stack
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError, InputError
+from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.core.eventtime.triggers.window_columns import PENDING
+from evercurrent.core.eventtime.windows.kinds import Sessions
 
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
-from ..plan.declared_calls import FORKED
+from ..inspection.open_windows import open_windows
+from ..plan.declared_calls import FORKED, NAMED
+from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
-from ..proving.batch import Batch
-from ..proving.lineage import lineage
-from ..proving.proof import Evaluation, Named, Proof, Proofs, proof
+from ..plan.windowed import grouping_of
+from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
+from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
+from ..tracing.stages import with_keys
+from ..tracing.traces import late_rows
+from .published import Published
 from .view import View
+
+WAITING, LATE = "they wait for their trigger", "rows came too late for them"
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The epochs of a checkpoint that have a commit, and a function that returns a prover as of one of them."""
+
+    epochs: Sequence[int]
+    at: Callable[[int], Prover]
+    has_views: bool = True
+    """Whether it is known in which epochs the views began: else those of all commits are taken to have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is proved: the rows as of an epoch (None: now), of a share of the keys (None: all)."""
+
+    epoch: int | None = None
+    share: float | None = None
+    keys: Names = ()
+    sources: Mapping[str, Names] | None = None
 
 
 class Prover:
-    """Proves views of a fork."""
+    """Proves views of a fork. ``now`` is what its origin had published when it was forked."""
 
     def __init__(
         self,
         plan: Plan,
         compiled: Compiled,
-        epoch: int,
         views: Mapping[str, View],
+        now: Published,
+        earlier: Earlier | None,
     ) -> None:
         self._plan = plan
         self._compiled = compiled
-        self._epoch = epoch
         self._views = views
+        self._now = now
+        self._earlier = earlier
         self._kept = {id(view): view for view in views.values()}
         for call in reversed(plan.calls):
             # The calls were made on the views of the engine that was forked.
             if call.method == FORKED and (view := self._kept.get(id(call.result))) is not None:
                 self._kept[id(call.receiver)] = view
 
-    def proof(self, name: str) -> Proof:
-        """Return the proof of a view.
+    def proof(self, name: str, share: float | None = None) -> Proof:
+        """Return the proof of a view, of a share of its keys if one is given, with the epochs from which on rows differ.
 
         Raises:
             InputError: it cannot be proved.
         """
-        contents = self._compiled.contents[name].emitted().frame
-        return proof(self._views[name], self._epoch, Evaluation(self._plan.calls, self._named), contents)
+        place, scope = self._plan.views[name], _Scope()
+        if share is not None:
+            keys = keys_to_sample(self._plan, place)
+            sources = {
+                self._plan.inputs[at].name: names
+                for at, names in copied_from(self._plan, place, keys).items()
+            }
+            scope = _Scope(None, share, keys, sources)
+        found = self._proof(name, scope)
+        return found if found else self._with_epochs(name, found, scope)
 
-    def lineage(self, name: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
-        """Return the rows from which a row of a view comes; see ``View.lineage``.
-
-        Raises:
-            InputError: there is no such row, or it cannot be followed back.
-        """
-        contents = Batch(self._compiled.contents[name].emitted().frame)
-        return lineage(self._views[name], Evaluation(self._plan.calls, self._named), contents, row, limit)
-
-    def proofs(self, names: Iterable[str]) -> Proofs:
+    def proofs(self, names: Iterable[str], share: float | None = None) -> Proofs:
         """Return the proofs of all views that can be proved."""
         proofs: dict[str, Proof] = {}
         refused: dict[str, str] = {}
         for name in names:
             try:
-                proofs[name] = self.proof(name)
+                proofs[name] = self.proof(name, share)
             except InputError as error:
                 refused[name] = str(error)
         return Proofs(proofs, refused)
 
-    def _named(self, value: Any) -> Named | None:
+    def _proof(self, name: str, scope: _Scope) -> Proof:
+        evaluation = Evaluation(self._plan.calls, lambda value: self._named(value, scope), self._unsettled)
+        made = proof(self._views[name], self._now.epoch, evaluation, self._kept_rows(name, scope.epoch))
+        if scope.share is None:
+            return made
+        return replace(made, differences=of_sample(made.differences, scope.keys, scope.share))
+
+    # From which epoch on
+
+    def _with_epochs(self, name: str, found: Proof, scope: _Scope) -> Proof:
+        """Return the proof with the epoch from which on each row differs, as far as earlier epochs are kept."""
+        epochs = self._epochs(name)
+        if isinstance(epochs, str):
+            remark = f"from which epoch on they differ is not known: {epochs}"
+            return replace(found, remarks=(*found.remarks, remark))
+        keys = self._plan.keys_of(self._plan.views[name])
+        try:
+            dated = first_epochs(
+                found.differences, keys, epochs, lambda epoch: self._differences_at(name, epoch, scope)
+            )
+        except (CheckpointError, InputError) as error:
+            remark = f"from which epoch on they differ is not known: {error}"
+            return replace(found, remarks=(*found.remarks, remark))
+        remarks = [*found.remarks]
+        if self._earlier is not None:
+            remarks.append(f"compared at the commits of epochs {', '.join(map(str, epochs))}")
+        elif dated.get_column(EPOCH).max() == self._now.epoch:
+            remarks.append(
+                "where that is the last epoch, the deltas that were emitted up to it give the definition: the state has changed "
+                "since without an epoch, or the epoch has changed it wrongly"
+            )
+        return replace(found, differences=dated, remarks=tuple(remarks))
+
+    def _epochs(self, name: str) -> list[int] | str:
+        """Return the epochs at which the view can be compared, the last one included; or why there are no others."""
+        now = self._now
+        if self._earlier is not None:
+            born = max(now.begins(name), 0) if self._earlier.has_views else 0
+            return [*(epoch for epoch in self._earlier.epochs if born <= epoch < now.epoch), now.epoch]
+        least = now.begins(name)
+        for place in self._plan.behind(self._plan.views[name]) & self._plan.inputs.keys():
+            source = self._plan.inputs[place].name
+            if self._compiled.retained.get(source) is None:
+                continue  # A view stands in for it.
+            known = self._changes_known_from(place)
+            if known is None:
+                return (
+                    f"the rows of source {source!r} are not kept by epoch; make the engine with Engine(record=True), or with a "
+                    "checkpoint, whose commits are compared"
+                )
+            least = max(least, known - 1)
+        return list(range(max(least, 0), now.epoch + 1))
+
+    def _differences_at(self, name: str, epoch: int, scope: _Scope) -> pl.DataFrame:
+        if epoch == self._now.epoch:
+            return self._proof(name, scope).differences
+        if self._earlier is not None:
+            return self._earlier.at(epoch)._proof(name, scope).differences
+        return self._proof(name, replace(scope, epoch=epoch)).differences
+
+    def _changes_known_from(self, place: PlanId) -> int | None:
+        """Return the first epoch from which on the changes of a source are kept; None if they are not."""
+        names = [name for name in self._plan.views_at(place) if name in self._views]
+        if names:
+            return self._now.begins(names[0]) + 1
+        return self._now.log.complete_from if self._now.log.records_rows else None
+
+    def _changes_after(self, place: PlanId, epoch: int) -> pl.DataFrame:
+        """Return the changes of a source or view after an epoch."""
+        schema = self._plan[place].schema
+        names = [name for name in self._plan.views_at(place) if name in self._views]
+        if names:
+            frames = [frame for frame in self._now.deltas(names[0], epoch) if frame.height]
+        else:
+            recorded = self._now.log.rows(self._plan.inputs[place].name, schema)
+            frames = [recorded.filter(pl.col(EPOCH) > epoch)]
+        return stack([Delta.empty(schema).frame, *(frame.select(*schema, DIFF) for frame in frames)])
+
+    # What is kept
+
+    def _kept_rows(self, name: str, epoch: int | None) -> pl.DataFrame:
+        """Return what the view holds, or at an earlier epoch what its deltas added up to."""
+        rows = self._compiled.contents[name].emitted().frame
+        if epoch is None or epoch == self._now.epoch:
+            return rows
+        place = self._plan.views[name]
+        if (begins := self._now.begins(name)) < 0:
+            frames = [
+                frame
+                for frame in self._now.deltas(name, begins)
+                if frame.height and frame.item(0, EPOCH) <= epoch
+            ]
+            parts = [frame.select(*self._plan[place].schema, DIFF) for frame in frames]
+            return Delta(stack([Delta.empty(self._plan[place].schema).frame, *parts])).consolidate().frame
+        return _without(rows, self._changes_after(place, epoch))
+
+    def _named(self, value: Any, scope: _Scope) -> Named | None:
         """Return what is kept of a source or a view; None for any other value."""
         if isinstance(value, Source):
-            return self._source(value)
+            return self._source(value, scope)
         view = self._kept.get(id(value))
-        return None if view is None else self._view(view)
+        if view is None:
+            return None
+        return Named(
+            view.name, f"view {view.name!r}", lambda: self._kept_rows(view.name, scope.epoch), None, ""
+        )
 
-    def _source(self, source: Source) -> Named:
-        retained = self._compiled.retained.get(source.name)
+    def _source(self, source: Source, scope: _Scope) -> Named:
+        retained, place = self._compiled.retained.get(source.name), source._place
+
+        def rows() -> pl.DataFrame | None:
+            if retained is None:
+                return None
+            frame = retained.changes().frame
+            if scope.epoch is not None:
+                frame = _without(frame, self._changes_after(place, scope.epoch))
+            names = (scope.sources or {}).get(source.name)
+            return frame if names is None or scope.share is None else of_sample(frame, names, scope.share)
+
         return Named(
             source.name,
             f"source {source.name!r}",
-            lambda: None if retained is None else retained.changes().frame,
+            rows,
             source.event_time,
             f"source {source.name!r} does not retain its rows; declare it with retained=True before its first rows come",
         )
 
-    def _view(self, view: View) -> Named:
-        readable = self._compiled.contents[view.name]
-        return Named(view.name, f"view {view.name!r}", lambda: readable.emitted().frame, None, "")
+    def _unsettled(self, made: Any) -> Unsettled | None:
+        """Return the windows of a collection whose panes do not follow from its rows, with the panes that are kept."""
+        place = grouping_of(self._plan, made._place)
+        if place is None or (
+            place not in self._compiled.trackers and self._plan.windowed[place].windowing.lateness is None
+        ):
+            return None
+        grouped = self._plan.windowed[place]
+        found: dict[str, pl.DataFrame] = {}
+        names = list(grouped.keys) if isinstance(grouped.windowing.window, Sessions) else [
+            *grouped.keys, *(name for name in BOUNDS if name in self._plan[place].schema and name not in grouped.keys)
+        ]  # fmt: skip
+        if place in self._compiled.trackers:
+            windows = open_windows(self._compiled, self._plan, place)
+            pending = windows.frame.filter(pl.Series(windows.state[PENDING] != 0))
+            found[WAITING] = _chosen(pending, names)
+        late = [
+            pl.DataFrame(
+                [
+                    *with_keys(frame, grouped.key_columns),
+                    *(frame.get_column(name) for name in names if name in BOUNDS),
+                ]
+            )
+            for frame in late_rows(self._plan, self._compiled, place)
+            if all(key.copies is None or key.copies in frame.columns for key in grouped.key_columns)
+        ]
+        if late:
+            found[LATE] = _chosen(pl.concat(late), names)
+        kept = None
+        for call in self._plan.calls:
+            if call.method == NAMED and call.receiver is made and call.result.name in self._compiled.contents:
+                kept = self._compiled.contents[call.result.name].emitted().frame
+        return Unsettled(found, kept)
+
+
+def _chosen(windows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Return the keys and bounds of windows, each once; all windows where they have neither."""
+    return windows.select(names).unique(maintain_order=True) if names else windows.head(1).select([])
+
+
+def _without(rows: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
+    """Return rows as they were before these changes."""
+    if not changes.height:
+        return rows
+    diffs = np.concatenate([rows.get_column(DIFF).to_numpy(), -changes.get_column(DIFF).to_numpy()])
+    both = stack([rows.drop(DIFF), changes.drop(DIFF)])
+    return Delta.of(both, diffs).consolidate().frame

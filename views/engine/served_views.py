@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -13,7 +14,7 @@ import polars as pl
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.state.ledger import Refused
 
-from ..checkpoint.origin import origin_of
+from ..checkpoint.origin import writers_of
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
@@ -21,14 +22,19 @@ from ..dataframe.source import Source
 from ..epochs.records import EpochInput, FireRequest
 from ..epochs.run_log import RunLog
 from ..epochs.subscriptions import Readers
+from ..inspection.open_windows import bounds_of, key_values
 from ..inspection.questions import WindowQueries
+from ..inspection.why import NO_WINDOW
+from ..plan.nodes import BOUNDS
 from ..plan.plan import Plan
+from ..plan.windowed import grouping_of
+from ..sinks.origin import Origin
 from .epoch_runner import Running
 from .published import Published
 from .view import View
 
 
-class ServedViews:
+class ServedViews(ABC):
     """What views read of their engine and let it do; see the methods of ``View``."""
 
     _plan: Plan
@@ -47,11 +53,14 @@ class ServedViews:
         """Whether there is a checkpoint."""
         return self._running.durability is not None
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         self.published()  # This opens the checkpoint.
         durability = self._running.durability
-        return self._token if durability is None else origin_of(durability.store)
+        if durability is None:
+            return Origin.of(self._token, view)
+        writers = writers_of(durability.store)
+        return Origin(view, lambda: writers)
 
     @cached_property
     def _token(self) -> str:
@@ -74,12 +83,44 @@ class ServedViews:
                 tracker.forget_signals()
 
     def why(self, view: str, key: object, window: object) -> list[str]:
-        """Explain why windows of a view emit no panes; see ``View.why``."""
+        """Explain why windows of a view emit no panes, or why a row is there or not; see ``View.why``."""
 
         def lines(compiled: Compiled) -> list[str]:
             return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
 
-        return self._running.steadily(lines)
+        row = None if key is None else self._row(view, key, window)
+        is_waiting = self._running.steadily(lambda compiled: self._waits(compiled, view))
+        if row is None or (is_waiting and set(row) <= {*self._window_keys(view), *BOUNDS}):
+            found = self._running.steadily(lines)
+            is_open = row is None or not found[0].startswith(NO_WINDOW)
+            return found if is_open or row is None else [*found, *self.why_row(view, row)]
+        return self.why_row(view, row)
+
+    @abstractmethod
+    def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
+        """Explain line by line why a row of a view is there or not."""
+
+    def _waits(self, compiled: Compiled, view: str) -> bool:
+        """Return whether windows of a view wait for a trigger."""
+        return grouping_of(self._plan, self._plan.views[view]) in compiled.trackers
+
+    def _window_keys(self, view: str) -> tuple[str, ...]:
+        place = grouping_of(self._plan, self._plan.views[view])
+        return () if place is None else self._plan.windowed[place].keys
+
+    def _row(self, view: str, key: object, window: object) -> Mapping[str, object]:
+        """Return the values by column that a key means, and the bounds of a window.
+
+        Raises:
+            InputError: they do not go with the columns of the view.
+        """
+        where, schema = f"view {view!r}", self._plan[self._plan.views[view]].schema
+        if isinstance(key, dict) and not set(key) <= set(schema):
+            key_values(where, schema.names(), key)
+        is_windowed = grouping_of(self._plan, self._plan.views[view]) is not None
+        names = self._window_keys(view) if is_windowed else self._plan.keys_of(self._plan.views[view])
+        row = key if isinstance(key, dict) else key_values(where, list(names) or schema.names(), key)
+        return {**row, **dict(zip(BOUNDS, bounds_of(where, window), strict=False))}
 
     def _last_instant(self) -> int | None:
         """The processing time of the last epoch."""

@@ -22,6 +22,7 @@ from ..dataframe.operator_hints import OfOneEngine
 from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
+from ..epochs.reader_keys import reader_key
 from ..epochs.records import require_epoch
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
@@ -29,21 +30,23 @@ from ..epochs.subscriptions import (
     OnSchema,
     Readers,
     Subscription,
-    reader_key,
     require_free_name,
     require_plain_function,
     with_another,
 )
-from ..plan.declared_calls import FORKED, DeclaredCall
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
 from ..sinks.delivery import Delivery, Retry
+from ..sinks.origin import Origin
+from ..tracing.history import History as RowHistory
+from ..tracing.lineage import Lineage
 from .asynchronous import followed
-from .consumers import Reader, check_reader
+from .consumers import Reader, check_reader, require_one_pane
+from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
-from .view_sinks import DeliverySubscription, MakeSink, Outputs
+from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -76,8 +79,8 @@ class ViewKeeper(Protocol):
         """The lock that a writer holds while all others wait."""
         ...
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -92,11 +95,15 @@ class ViewKeeper(Protocol):
         """Explain why windows of a view emit no panes."""
         ...
 
-    def lineage_of(self, view: str, row: object, limit: int) -> dict[str, pl.DataFrame]:
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes."""
         ...
 
-    def proof_of(self, view: str) -> Proof:
+    def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
+        """Return the changes of the rows of a key, and what caused them."""
+        ...
+
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Evaluate a view's definition in a batch, and compare that with what the view holds."""
         ...
 
@@ -178,6 +185,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         self._keeper = engine
         self._gone = ""
         """Why it cannot be used any more; empty while it can."""
+        self._filling: Filling | None = None
+        """What fills it, until it is ready."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.has_ended = False
@@ -186,9 +195,7 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
     def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
         """Return the same view in a fork of its engine, without subscriptions."""
-        view = View(engine, plan, self._place, self.name, retain, self._windowing)
-        plan.calls.append(DeclaredCall(self, FORKED, (), {}, view))
-        return view
+        return View(engine, plan, self._place, self.name, retain, self._windowing)
 
     @property
     def _engine(self) -> ViewKeeper:
@@ -196,10 +203,35 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
         Raises:
             InputError: the view was dropped or replaced.
+            NotFilledError: it is still being filled, or that has failed.
         """
         if self._gone:
             raise InputError(self._gone)
+        if self._filling is not None:
+            raise self._filling.refusal()
         return self._keeper
+
+    @property
+    def _turn(self) -> Turn:
+        """The lock of its engine that a writer holds while all others wait."""
+        return self._engine.turn
+
+    @property
+    def filling(self) -> FillProgress | None:
+        """How far it is filled, if it was declared with ``background=True``; None once it can be read."""
+        return None if self._filling is None else self._filling.progress
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is filled, at most ``timeout`` seconds; a view that is not being filled is ready.
+
+        A subscriber that waits computes what is left itself, as no other epoch can come before it has returned. In a task write
+        ``await asyncio.to_thread(view.wait)``.
+
+        Raises:
+            NotFilledError: it is not ready by then; or it could not be filled: names the reason.
+        """
+        if self._filling is not None:
+            self._filling.wait(timeout)
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -253,6 +285,11 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
     def earliest(self) -> int:
         """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
         return self._engine.published().begins(self.name)
+
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of the present definition; 0 unless the view was declared, or replaced by other columns, later."""
+        return self._engine.published().first(self.name)
 
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
@@ -346,18 +383,26 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             self._subscriptions = with_another(self, subscription)
             return subscription
 
-    def follow(self, since: int | None = None) -> AsyncIterator[pl.DataFrame]:
+    def follow(
+        self, since: int | None = None, *, on_schema: OnSchema | None = None
+    ) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
 
         A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
         ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
+
+        It goes on with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the columns are
+        the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with the columns so far and
+        before all rows of the new view; without ``on_schema`` such a replacement is refused while the view is followed.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
         """
         if since is not None:
             require_epoch(self.name, "since", since)
-        return followed(self, self.epoch if since is None else since)
+        if on_schema is not None:
+            require_plain_function(f"follow of view {self.name!r}: on_schema", on_schema)
+        return followed(self, self.epoch if since is None else since, on_schema)
 
     def _end(self) -> None:
         """Wake those who wait for deltas, as none comes any more."""
@@ -371,7 +416,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
     ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
-        delivered = self._engine.readers.delivered().get(key, now if since is None else since)
+        last = self._engine.readers.last_of(self.name, name)
+        delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
@@ -380,11 +426,17 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self.require_reader(name, reader)
+        retry = Retry.of(retry)
         with self._engine.turn:
-            require_free_name(self, name)
-            origin, key = self._engine.origin(), reader_key(self.name, name)
-            remembered = self._engine.readers.delivered().get(key)
+            origin = self._engine.origin(
+                self.name
+            )  # This opens the checkpoint, which has what is remembered.
+            remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
+            if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
+                name = sink.place  # Such as a table of one name in two databases.
+            require_free_name(self, name)
+            key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
@@ -400,6 +452,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             PlanError: they do not.
         """
         check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        if reader == "overwriting":
+            require_one_pane(f"view {self.name!r}: {name}", self._plan, self._place)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -426,24 +480,51 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         return self._engine.fire(self.name, key, window, at)
 
     def why(self, key: object = None, window: object = None) -> str:
-        """Explain why windows have emitted no pane: what they wait for, what holds the watermark, when they may fire.
+        """Explain why a row is there or is not, and why a window has emitted no pane.
+
+        Of a row that is there: what it is made of, stage by stage down to the sources. Of one that is not: which filter
+        refuses it, which join has no partner for it, which rows come before it, which values differ, or that nothing was
+        pushed, was refused or came too late. Of open windows: what they wait for, what holds the watermark, when they may fire.
+        Cost: that of ``lineage``; of windows, those that are open.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> orders = engine.source("orders", {"id": pl.Int64, "item": pl.String}, retained=True)
+        >>> items = engine.source("items", {"item": pl.String, "price": pl.Int64}, retained=True)
+        >>> priced = engine.view("priced", orders.join(items, on="item"))
+        >>> _ = engine.push("orders", {"id": [7], "item": ["pen"]})
+        >>> print(priced.why({"id": 7}))
+        view 'priced' has no row with id 7
+        source 'orders' has 1 row of it:
+          id 7, item pen
+        it has no partner in source 'items', on item:
+        source 'items' has no row with item pen: none was pushed, or it was taken back
 
         Args:
-            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
+            key: the key of the view or of its windows, a value or a tuple; or a dictionary of any columns of the view; None for
+                all open windows.
             window: its start, or (start, end); None for all windows.
 
         Raises:
-            InputError: the view has no windows, or the key does not go with its columns.
+            InputError: the key does not go with the columns of the view, or there is none, and the view has no windows.
         """
         return "\n".join(self._engine.why(self.name, key, window))
 
-    def lineage(self, row: object, *, limit: int = 1000) -> dict[str, pl.DataFrame]:
+    def lineage(self, row: object, *, limit: int = 1000) -> Lineage:
         """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
 
-        They are followed back through the calls that declared the view: through groupings to all rows of a group, through
-        joins to both partners, through distinct, unions and the first rows of groups. Where a source retains no rows, they are
-        those of the nearest view. Rows that keep others away (the other side of an anti join, what ``minus`` subtracts) are not
-        among them. Cost: that of ``prove``, which evaluates the definition over all retained rows.
+        They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
+        those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
+        come first: by event time, or by the ``sequence_by`` of the source. Where a source retains no rows, they are those of the
+        nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
+        subtracts) are not among them.
+
+        The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
+        ``svg()``.
+
+        Rows are looked up, by any column: each part of a state is sorted by the columns that are needed when they are first
+        needed, so that the first call costs the state, and the ones that follow cost the rows that they read and the parts
+        that are new. Memory: 16 bytes for each row and set of columns, until the part is merged into another one.
 
         >>> from evercurrent import Engine
         >>> engine = Engine()
@@ -458,23 +539,66 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             limit: the most rows of each source.
 
         Raises:
-            InputError: there is no such row; or it cannot be followed back, as through windows and ``map_batches``.
+            InputError: there is no such row; or it cannot be followed back, as through ``map_batches`` and windows of counts.
         """
         return self._engine.lineage_of(self.name, row, limit)
 
-    def prove(self) -> Proof:
-        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+    def history(self, key: object, *, since: int | None = None) -> RowHistory:
+        """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
 
-        The result is true if both are equal, and has the rows that differ otherwise. Nothing of the engine computes it: the
-        calls that declared the view are repeated with polars, over the rows of retained sources, or of other views where a
-        source retains none. Floats are equal if they differ by a billionth, as polars adds them up in another order. Pushes go
-        on meanwhile. Cost: that of the batch.
+        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. What caused one is
+        followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
+        views by their deltas. Where a stage keeps none, the result says which, and what would keep them. The change of a
+        window that no row caused was due to time.
+
+        The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
+
+        >>> from evercurrent import Engine
+        >>> engine = Engine(record=True)
+        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
+        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+        >>> _ = engine.push("sales", {"shop": ["north", "south"], "price": [3, 4]}, at="2026-01-01T12:00:00Z")
+        >>> _ = engine.push("sales", {"shop": ["north"], "price": [5]}, at="2026-01-01T12:01:00Z")
+        >>> totals.history("north")
+        history of shop north in view totals
+        epoch 1, 2026-01-01 12:00:00
+          +1 shop north, total 3
+            by sales: shop north, price 3
+        epoch 2, 2026-01-01 12:01:00
+          -1 shop north, total 3
+          +1 shop north, total 8
+            by sales: shop north, price 5
+
+        Args:
+            key: a value, or a tuple in the order of the keys of the view, or a dictionary of any of its columns.
+            since: only the changes after this epoch.
 
         Raises:
-            InputError: it cannot be evaluated: no rows are retained, or it has windows, aggregates of your own, or rows with
-                counts below zero; names the reason.
+            InputError: the key does not go with the columns.
+            EpochGoneError: the changes after ``since`` are no longer all retained.
         """
-        return self._engine.proof_of(self.name)
+        return self._engine.history_of(self.name, key, since)
+
+    def prove(self, sample: float | None = None) -> Proof:
+        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+
+        The result is true if both are equal, and has the rows that differ otherwise, with the epoch from which on each does:
+        at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
+        (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
+        polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
+        differ by a billionth, as polars adds them up in another order. Pushes go on meanwhile. Cost: that of the batch.
+
+        Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
+        rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).
+
+        Args:
+            sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.
+
+        Raises:
+            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
+                accumulate, aggregates of your own, or rows with counts below zero; names the reason.
+        """
+        return self._engine.proof_of(self.name, sample)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""
@@ -555,12 +679,16 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         return f"view {self.name!r}"
 
     def __repr__(self) -> str:
-        """Name, epoch, size and the first rows."""
+        """Name, epoch, size and the first rows; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
-        """Name, epoch and contents, for notebooks."""
+        """Name, epoch and contents, for notebooks; or how far it is filled."""
+        if (filling := self.filling) is not None and not self._gone:
+            return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"

@@ -12,12 +12,13 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
-from ..epochs.subscriptions import Followed, SchemaChange, Subscription, require_plain_function
+from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
+from ..sinks.origin import Origin
 from ..sinks.parquet_folder import ParquetFolder
 from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Key = str | Sequence[str] | None
 
-MakeSink = Callable[[str, int | None], Sink]
+MakeSink = Callable[[Origin, int | None], Sink]
 """Makes a sink from the origin of the rows and the epoch that is remembered under its name, None if there is none."""
 
 
@@ -253,9 +254,9 @@ class DeliverySubscription(Subscription):
         """Wake the delivery, though the epoch has not changed the view, so that it knows how far it is."""
         self._wake()
 
-    def follow(self, view: Followed, change: SchemaChange | None) -> None:
+    def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:
         """Deliver the view that replaces the one so far, which has the same columns."""
-        super().follow(view, change)
+        super().follow(view, change, unread)
         if self.delivery is not None:
             self.delivery.follow(
                 cast("DeliveredView", view)
@@ -282,6 +283,16 @@ class DeliverySubscription(Subscription):
     def _wake(self) -> None:
         if self.delivery is not None:
             self.delivery.wake()
+
+
+def delivered_places(subscriptions: Sequence[Subscription], name: str) -> list[str]:
+    """Return the places that are written under a name."""
+    return [
+        each.delivery.place
+        for each in subscriptions
+        if isinstance(each, DeliverySubscription) and each.delivery is not None and each.name == name
+        if each.delivery.remembers
+    ]
 
 
 def _nothing(_: pl.DataFrame) -> None:

@@ -9,8 +9,9 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.clock import END_OF_TIME, Now
+from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.eventtime.watermarks.holds import held_at_of
 from evercurrent.core.state.partitioning import ONE, in_buckets, of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
@@ -27,28 +28,24 @@ from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
 from ..partitioned.workers import Workers
 from ..plan.plan import Plan
-from .evaluators import EpochResult, TakenInput
-from .view import View
-
-HELD_AT = "held_at"
-"""The fact of a held watermark that has the instant at which the windows of a bucket hold it."""
+from .evaluators import CircuitEvaluator, EpochResult, TakenInput
 
 
 class WorkerEvaluator:
     """Evaluates epochs over buckets, one for each worker.
 
-    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. It is never stepped: each epoch replaces its
+    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. No epoch is made by it: each one replaces its
     states by those of all buckets taken together, which consist of the same runs and have the contents that they would have
-    without workers. Only its clocks and its ledger are also used by the epochs themselves.
+    without workers. Only its clocks and its ledger are also used by the epochs themselves. It is stepped where an epoch
+    fails, to name what failed as without workers, and nothing of that is committed.
     """
 
-    def __init__(
-        self, plan: Plan, compiled: Compiled, views: Mapping[str, View], team: Team, buckets: int
-    ) -> None:
+    def __init__(self, plan: Plan, compiled: Compiled, team: Team, buckets: int) -> None:
         # It raises if functions cannot be told apart: states are identified by what they compute, as in a checkpoint.
         plan_record(plan, compiled)
         self.compiled = compiled
-        self._views = views
+        self._numbers = {view: number for number, view in enumerate(plan.views)}
+        """The places of views in the order in which they were declared."""
         self._buckets = buckets
         self._clocks = Clocks(plan, compiled)
         self._states = state_ids(compiled)
@@ -57,12 +54,12 @@ class WorkerEvaluator:
         self._inner = BucketEvaluator(
             self._workers, self._clocks, HeldStates(self._key_hash), buckets=buckets
         )
-        self._staged: tuple[BucketResult, dict[int, Saved]] | None = None
+        self._staged: tuple[BucketResult, dict[str, Saved]] | None = None
         for state in self._states.values():
             if isinstance(state, Spine):
                 # A run that a reader has merged from those of all buckets belongs to no bucket.
                 state.keeps_runs = True
-        self._read = self._states_of_views()
+        self._read = self._views_by_state()
         self._inner.states = self._cut()
 
     def promise(self, taken_input: TakenInput) -> None:
@@ -75,12 +72,22 @@ class WorkerEvaluator:
         bucket_input = BucketInput(
             lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
         )
-        work = self._inner.evaluate(now, bucket_input)
+        try:
+            work = self._inner.evaluate(now, bucket_input)
+        except (Exception, pl.exceptions.PanicException) as error:
+            failure: BaseException = error
+        else:
+            return self._result(now, taken_input, work)
+        self._fail_without_workers(now, taken_input)
+        raise failure
+
+    def _result(self, now: Now, taken_input: TakenInput, work: BucketResult) -> EpochResult:
+        """Stage what buckets have evaluated, and return the result of the epoch."""
         work.states |= {name: record_of(saved) for name, (_, saved) in work.changed.items()}
         ids = dict.fromkeys(name.rpartition("/")[0] for name in work.changed)
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
-        self._staged = work, elsewhere
+        self._staged = work, changed
         epoch = EvaluatedEpoch(
             now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken_input)
         )
@@ -88,7 +95,11 @@ class WorkerEvaluator:
             epoch,
             taken_input.epoch_input.positions,
             self._rows(work),
-            tuple(view for view, read in self._read.items() if not read.isdisjoint(ids)),
+            tuple(
+                sorted(
+                    {view for name in ids for view in self._read.get(name, ())}, key=self._numbers.__getitem__
+                )
+            ),
             elsewhere,
         )
 
@@ -98,9 +109,8 @@ class WorkerEvaluator:
         work, changed = self._staged
         self._staged = None
         self._inner.commit(work)
-        for state in self._states.values():
-            if (saved := changed.get(id(state))) is not None:
-                state.restore(saved)
+        for name, saved in changed.items():
+            self._states[name].restore(saved)
         for place, (seconds, rows_in, rows_out) in work.measured:
             node = self.compiled.circuit.nodes[place]
             node.seconds += seconds
@@ -112,11 +122,25 @@ class WorkerEvaluator:
         self._staged = None
         self._inner.discard()
 
+    def _fail_without_workers(self, now: Now, taken_input: TakenInput) -> None:
+        """Evaluate an epoch that failed over the states as a whole, so that its error is the one without workers.
+
+        A bucket names the first of its own rows, and counts no others. It returns if nothing fails here, as it may be where
+        a user's function fails for a part of the rows only.
+        """
+        self._inner.discard()
+        whole = CircuitEvaluator(self.compiled)
+        try:
+            whole.promise(taken_input)
+            whole.evaluate(now, taken_input)
+        finally:
+            whole.discard()
+
     def _deltas(self, now: Now, work: BucketResult, taken_input: TakenInput) -> ViewDeltas:
         """Return the deltas of the views that changed; equal rows of several buckets are added up."""
         deltas: dict[str, ViewDelta] = {}
-        for view in self._views:
-            frames = [part.held for part in work.deltas.get(view, ()) if isinstance(part.held, pl.DataFrame)]
+        for view in sorted(work.deltas, key=self._numbers.__getitem__):
+            frames = [part.held for part in work.deltas[view] if isinstance(part.held, pl.DataFrame)]
             if not frames or view in taken_input.silent:
                 continue
             if (emitted := ViewDelta.of(now.epoch, Delta(stack(frames)))) is not None:
@@ -163,14 +187,14 @@ class WorkerEvaluator:
     def _held(self, name: str, saved: Saved) -> dict[str, StateRecord]:
         """Return a held watermark for every bucket, as it is not known which bucket the holding windows go to."""
         for bucket in range(self._buckets):
-            self._clocks.held_at[name, bucket] = saved.facts.get(HELD_AT, END_OF_TIME)
+            self._clocks.held_at[name, bucket] = held_at_of(saved.facts)
         self._clocks.commit()
         return {f"{name}/{bucket}": record_of(saved) for bucket in range(self._buckets)}
 
-    def _states_of_views(self) -> dict[str, frozenset[str]]:
-        """Return the ids of the states that the rows of each view are read from."""
-        ids = {id(state): name for name, state in self._states.items()}
-        return {
-            view: frozenset(ids[id(spine)] for spine in readable.reads)
-            for view, readable in self.compiled.contents.items()
-        }
+    def _views_by_state(self) -> dict[str, list[str]]:
+        """Return the views whose rows are read from each state, by the id of the state."""
+        ids, views = {id(state): name for name, state in self._states.items()}, dict[str, list[str]]()
+        for view, readable in self.compiled.contents.items():
+            for spine in readable.reads:
+                views.setdefault(ids[id(spine)], []).append(view)
+        return views

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.data.clock import START_OF_TIME
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import time_of
 from evercurrent.core.data.recent import Recent, Stretch
 from evercurrent.core.data.schema import DIFF, EPOCH
@@ -44,7 +45,8 @@ class _Earlier:
 class RunLog:
     """The last epochs up to one of them: processing times, watermarks, and the rows of sources if they are recorded.
 
-    ``unrecorded`` counts, by source, the rows that came and were not recorded.
+    ``unrecorded`` counts, by source, the rows that came and were not recorded. ``complete_from`` is the first epoch from which
+    on the rows of all sources are recorded, if ``records_rows``.
     """
 
     records_rows: bool
@@ -53,6 +55,7 @@ class RunLog:
     _epochs: Stretch[_Epoch]
     _rows: Stretch[tuple[str, pl.DataFrame]]
     _earlier: _Earlier
+    complete_from: int = 1
 
     @property
     def last(self) -> tuple[int, datetime] | None:
@@ -105,12 +108,21 @@ class RunRecorder:
         self._rows: Recent[tuple[str, pl.DataFrame]] = Recent()
         self._height = 0
         self._earlier = _Earlier(None)
+        self._complete_from = 1
+        self._untimed: set[str] = set()
+        """The sources without event time, whose rows are recorded too, and not counted."""
 
     def now(self) -> RunLog:
         """Return the log up to now."""
         unrecorded = dict(self._unrecorded)
         return RunLog(
-            self.records_rows, unrecorded, self._retain, self._epochs.now(), self._rows.now(), self._earlier
+            self.records_rows,
+            unrecorded,
+            self._retain,
+            self._epochs.now(),
+            self._rows.now(),
+            self._earlier,
+            self._complete_from,
         )
 
     def forked(self) -> RunRecorder:
@@ -118,12 +130,21 @@ class RunRecorder:
         other = RunRecorder(self._retain, records_rows=self.records_rows)
         other._epochs, other._rows = Recent(self._epochs), Recent(self._rows)
         other._unrecorded, other._height, other._earlier = dict(self._unrecorded), self._height, self._earlier
+        other._complete_from, other._untimed = self._complete_from, set(self._untimed)
         return other
 
     def note(
-        self, epoch: int, at: datetime, watermarks: Mapping[str, int], rows: Mapping[str, pl.DataFrame]
+        self,
+        epoch: int,
+        at: datetime,
+        watermarks: Mapping[str, int],
+        rows: Mapping[str, pl.DataFrame],
+        untimed: Mapping[str, Delta] | None = None,
     ) -> None:
-        """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs."""
+        """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs.
+
+        ``untimed`` are the rows of sources without event time, which are never counted as unrecorded.
+        """
         self._epochs.append((epoch, at, watermarks))
         while len(self._epochs) > max(1, self._retain.epochs):
             self._epochs.popleft()
@@ -132,6 +153,13 @@ class RunRecorder:
                 self._leave_out(source, frame.height)
             elif frame.height:
                 self._keep(source, epoch, frame)
+        if not self.records_rows:
+            self._complete_from = epoch + 1
+            return
+        for source, delta in ({} if untimed is None else untimed).items():
+            if delta.height:
+                self._untimed.add(source)
+                self._keep(source, epoch, delta.frame)
 
     def go_on(
         self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]
@@ -146,17 +174,20 @@ class RunRecorder:
             self._epochs.append((epoch, _time_of(instant), dict(marks)))
         self._unrecorded |= unrecorded
         self._earlier = _Earlier(older)
+        self._complete_from = epoch + 1
 
     def rows_with(self, arrived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
         """Return how many rows of each source have come, recorded or not, with these included."""
         counts = dict(self._unrecorded)
         for source, frame in (*self._rows, *arrived.items()):
-            counts[source] = counts.get(source, 0) + frame.height
+            if source not in self._untimed:
+                counts[source] = counts.get(source, 0) + frame.height
         return counts
 
     def forget(self, source: str) -> None:
         """Drop the count of a source that was dropped."""
         self._unrecorded.pop(source, None)
+        self._untimed.discard(source)
 
     def clear(self) -> None:
         """Drop all records, since the plan was compiled again before any input."""
@@ -164,6 +195,8 @@ class RunRecorder:
         self._rows.clear()
         self._height = 0
         self._unrecorded.clear()
+        self._untimed.clear()
+        self._complete_from = 1
 
     def _keep(self, source: str, epoch: int, frame: pl.DataFrame) -> None:
         numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
@@ -172,7 +205,9 @@ class RunRecorder:
         while len(self._rows) and self._height > self._retain.rows:
             oldest, gone = self._rows.popleft()
             self._height -= gone.height
-            self._leave_out(oldest, gone.height)
+            self._complete_from = max(self._complete_from, gone.item(0, EPOCH) + 1)
+            if oldest not in self._untimed:
+                self._leave_out(oldest, gone.height)
 
     def _leave_out(self, source: str, rows: int) -> None:
         self._unrecorded[source] = self._unrecorded.get(source, 0) + rows

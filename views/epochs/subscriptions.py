@@ -15,6 +15,7 @@ from evercurrent.core.data.schema import require_characters
 from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
+from .reader_keys import earlier_key, reader_key, view_of
 
 Callback = Callable[[pl.DataFrame], Any]
 
@@ -42,6 +43,9 @@ class SchemaChange:
 
 
 OnSchema = Callable[[SchemaChange], Any]
+
+Unread = Callable[[int], Iterable[pl.DataFrame]]
+"""Returns the deltas after an epoch of a view that was replaced, up to its end."""
 
 
 class Followed(Protocol):
@@ -91,6 +95,14 @@ class Subscription:
         self.is_closed = False
         self.on_end: Callable[[], None] | None = None
         """Called when no delta comes any more, as the subscription or the engine is closed."""
+        self.reads_later = False
+        """Whether it reads deltas after the epochs, so that those of a view that is replaced have to be kept for it."""
+        self._replaced: tuple[tuple[SchemaChange, Unread], ...] = ()
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether its callback is being called, if it has a name."""
+        return self._is_delivering
 
     @property
     def is_open(self) -> bool:
@@ -116,20 +128,38 @@ class Subscription:
         if self.is_open and self.delivered == epoch - 1:
             self.delivered = epoch
 
-    def follow(self, view: Followed, change: SchemaChange | None) -> None:
-        """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one."""
-        self._view = view
+    def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:
+        """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one.
+
+        ``unread`` gives the deltas of the view so far.
+        """
         if change is not None:
             self._change, self.delivered = change, change.epoch - 1
+            if self.reads_later:
+                self._replaced = (*self._replaced, (change, unread))
+        self._view = view
 
     @property
-    def place(self) -> tuple[Followed, int, SchemaChange | None]:
-        """The view, the epoch up to which it was delivered, and the change of columns that is to be announced."""
-        return self._view, self.delivered, self._change
+    def view(self) -> Followed:
+        """The view, or the one that has replaced it."""
+        return self._view
 
-    def return_to(self, place: tuple[Followed, int, SchemaChange | None]) -> None:
+    def next_replaced(self, epoch: int) -> tuple[SchemaChange, Unread] | None:
+        """Take the first change of columns up to this epoch that was not read yet, and what gives the deltas before it."""
+        if not self._replaced or self._replaced[0][0].epoch > epoch:
+            return None
+        first, *others = self._replaced
+        self._replaced = tuple(others)
+        return first
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """The view, the epoch up to which it was delivered, and the changes of columns that are to be announced."""
+        return self._view, self.delivered, self._change, self._replaced
+
+    def return_to(self, place: tuple[Any, ...]) -> None:
         """Go on as before a change of declarations, which has failed."""
-        self._view, self.delivered, self._change = place
+        self._view, self.delivered, self._change, self._replaced = place
 
     def _announce(self) -> None:
         """Call ``on_schema`` if the columns have changed since the last delta."""
@@ -199,16 +229,6 @@ def require_no_coroutine(callback: Callable[..., Any], result: object, instead: 
         raise PlanError(f"{callback!r} returned something to await, which nobody awaits; write {instead}")
 
 
-def reader_key(view: str, name: str) -> str:
-    """Return the key of a named subscription in a commit."""
-    return f"{view}/{name}"
-
-
-def view_of(key: str, views: Iterable[str]) -> str | None:
-    """Return the view of a named subscription by its key in a commit; both names may contain a slash. None: it is of no other view."""
-    return max((view for view in views if key.startswith(reader_key(view, ""))), key=len, default=None)
-
-
 def require_free_name(view: Followed, name: object) -> None:
     """Check that a subscription of the view may have this name.
 
@@ -258,6 +278,17 @@ class Readers:
     def restore(self, named: dict[str, Subscription | int]) -> None:
         """Set what ``forget`` has returned, as the change of declarations has failed."""
         self._named = named
+
+    def last_of(self, view: str, name: str) -> int | None:
+        """Return the last epoch delivered to the subscription of a name; None if there was none.
+
+        A key that an earlier version wrote stands for the first that asks: nobody knows which of several it was.
+        """
+        key, earlier = reader_key(view, name), earlier_key(view, name)
+        named = self._named.get(key)
+        if named is None and key != earlier and isinstance(self._named.get(earlier), int):
+            named = self._named.pop(earlier)
+        return named if named is None or isinstance(named, int) else named.delivered
 
     def enter(self, subscription: Subscription, key: str) -> None:
         """Register the subscription of a name; an earlier one of the name has been closed."""

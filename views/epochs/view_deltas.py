@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
@@ -25,8 +25,15 @@ class ViewDelta:
         self.epoch = epoch
         self.entries = len(delta)
         # Without what was computed of it, which would be held as long as the delta.
-        self._delta: Delta | None = delta.bare()
+        self._delta: Delta | Callable[[], Delta] | None = delta.bare()
         self._frame = pl.DataFrame()
+
+    @staticmethod
+    def later(epoch: int, entries: int, read: Callable[[], Delta]) -> ViewDelta:
+        """Return a delta that a function reads when it is needed, of about so many entries; none if there are no rows."""
+        made = object.__new__(ViewDelta)
+        made.epoch, made.entries, made._delta, made._frame = epoch, entries, read, pl.DataFrame()
+        return made
 
     @staticmethod
     def of(epoch: int, delta: Delta) -> ViewDelta | None:
@@ -40,6 +47,8 @@ class ViewDelta:
         """Return the rows. Cost: the first time, that of consolidating them."""
         delta = self._delta
         if delta is not None:
+            if not isinstance(delta, Delta):
+                delta = delta()
             columns = delta.consolidate().frame.get_columns()
             epochs = pl.Series(EPOCH, [self.epoch], pl.UInt64).new_from_index(0, len(columns[-1]))
             self._frame = frame_of([*columns[:-1], epochs, columns[-1]])

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import polars as pl
 
+from evercurrent.core.group.ranked_states import METHODS, Ranks
+
 from .functions import ONE_VALUE, SAME_ROWS
 from .polars_tree import read
 from .polars_writer import write
@@ -93,15 +95,27 @@ def computes(expr: pl.Expr) -> bool:
     return node is None or _computes(node)
 
 
-def is_median(expr: pl.Expr) -> bool:
-    """Return whether an expression over a group is the median of a column, and nothing more."""
+def ranked(expr: pl.Expr) -> Ranks | None:
+    """Return which values of a column an expression over a group is made of, if it is a median or a quantile and nothing more.
+
+    >>> ranked(pl.col("price").quantile(0.9))
+    Ranks(method='nearest', quantile=0.9)
+    """
     node = read(expr)
-    if node is None or node.name != "median" or len(node.inputs) != 1:
-        return False
-    (column,) = node.inputs
+    if node is None or node.name not in ("median", "quantile"):
+        return None
+    column, *others = node.inputs
     while column.name == "alias":
         (column,) = column.inputs
-    return column.name == "column"
+    if column.name != "column":
+        return None
+    if node.name == "median":
+        return Ranks("median")
+    (quantile,) = others
+    if not (isinstance(node, Call) and isinstance(quantile, Literal) and isinstance(quantile.value, float)):
+        return None
+    method = str(node.option("method"))
+    return Ranks(method, quantile.value) if method in METHODS and 0 <= quantile.value <= 1 else None
 
 
 def _computes(node: Node) -> bool:

@@ -39,7 +39,7 @@ class OpenWindows:
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
-        for name, value in zip(BOUNDS, _bounds(where, window), strict=False):
+        for name, value in zip(BOUNDS, bounds_of(where, window), strict=False):
             if name not in self.frame.columns:
                 raise InputError(f"{where}: its one window covers all of time; leave out window=")
             column = self.frame.get_column(name)
@@ -94,7 +94,12 @@ def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
     return dict(zip(names, values, strict=True))
 
 
-def _bounds(where: str, window: object) -> tuple[object, ...]:
+def bounds_of(where: str, window: object) -> tuple[object, ...]:
+    """Return the bounds of a window: its start, or start and end; none if no window is given.
+
+    Raises:
+        InputError: there are more.
+    """
     if window is None:
         return ()
     bounds = tuple(window) if isinstance(window, tuple | list) else (window,)

@@ -11,7 +11,7 @@ from evercurrent.core.data.instants import time_of
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
 
 from ..compiler.builder import Compiled
-from ..plan.nodes import PlanId
+from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 from ..plan.windowed import grouping_of
 from .open_windows import OpenWindows, open_windows
@@ -24,13 +24,16 @@ def shown_watermark(instant: int) -> datetime | int | None:
 
 
 class WindowQueries:
-    """Queries on one view of a circuit. It copies no state and is made anew for each query."""
+    """Queries on one view of a circuit, or on a stage of it at another ``place``.
 
-    def __init__(self, plan: Plan, compiled: Compiled, view: str) -> None:
+    It copies no state and is made anew for each query.
+    """
+
+    def __init__(self, plan: Plan, compiled: Compiled, view: str, place: PlanId | None = None) -> None:
         self._plan = plan
         self._compiled = compiled
         self._view = view
-        self._place = plan.views[view]
+        self._place = plan.views[view] if place is None else place
 
     def watermark(self, watermarks: Mapping[str, int]) -> datetime | int | None:
         """Return how far the event time of the view's rows is complete, by the watermarks of the sources."""
@@ -61,6 +64,25 @@ class WindowQueries:
             )
         return self._compiled.trackers[place]
 
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """Return the keys of the windows of the view; None if it has none that wait for a trigger."""
+        place = grouping_of(self._plan, self._place)
+        return (
+            self._plan.windowed[place].keys
+            if place in self._compiled.trackers and place is not None
+            else None
+        )
+
+    def why_waiting(self, row: Mapping[str, object], instant: int) -> list[str]:
+        """Explain why the open windows with these keys and bounds emit no pane; no lines if there are none."""
+        bounds = [row[name] for name in BOUNDS if name in row]
+        key = {name: value for name, value in row.items() if name not in BOUNDS}
+        if self.keys is None or not set(key) <= set(self.keys) or (BOUNDS[1] in row and BOUNDS[0] not in row):
+            return []
+        windows = self.windows(key or None, tuple(bounds) or None)[1]
+        return self.why(key or None, tuple(bounds) or None, instant) if len(windows.keys) else []
+
     def why(self, key: object, window: object, instant: int) -> list[str]:
         """Explain line by line why windows emit no pane; ``instant`` is the last processing time.
 
@@ -77,7 +99,7 @@ class WindowQueries:
             processing_time=instant,
             lateness=operation.windowing.lateness,
             held_by=self._held_by(place, instant),
-            percentiles=tracker.percentiles,
+            percentiles={share: clock.before for share, clock in tracker.percentiles.items()},
         )
         return why_lines(
             operation, windows, circumstances, is_selection=key is not None or window is not None

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Index, Ints, gather
-from evercurrent.core.data.clock import Now
-from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.watermarks.by_partition import ByPartition
-from evercurrent.core.eventtime.watermarks.custom import Custom
-from evercurrent.core.eventtime.watermarks.kinds import Punctuated, Watermark
-from evercurrent.core.eventtime.watermarks.percentile import Percentile
-from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.columns.kernels import Ints
+from evercurrent.core.data.clock import MovedClock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,46 +27,12 @@ class ClockEvidence:
 
 
 class EvidenceCollector:
-    """Keeps the rows that may move a source's clock where rows arrive, for the driver, which has the clock that moves."""
+    """Keeps the rows that may move a clock where rows arrive, for the driver, which has the clock that moves."""
 
-    def __init__(self, clock: SourceClock) -> None:
+    def __init__(self, clock: MovedClock) -> None:
         self.clock = clock
         self.evidence: ClockEvidence | None = None
         clock.collect(self._collect)
 
-    def _collect(self, now: Now, delta: Delta, times: Ints) -> None:
-        self.evidence = _evidence_of(self.clock.specification, now, delta, times) if len(times) else None
-
-
-def _evidence_of(specification: Watermark, now: Now, delta: Delta, times: Ints) -> ClockEvidence:
-    """Return the rows that may move the clock: for most watermarks the one with the highest event time is enough."""
-    frame = delta.frame
-    if isinstance(specification, Custom):
-        return ClockEvidence(frame, times)
-    columns = [frame.get_column(name) for name in _columns_read(specification)]
-    rows = pl.DataFrame([*columns, frame.get_column(DIFF)])
-    if isinstance(specification, Percentile | Punctuated | ByPartition):
-        return ClockEvidence(rows, times)
-    places = _highest(specification, now, delta.diffs, times)
-    return ClockEvidence(gather(rows, places), times[places])
-
-
-def _columns_read(specification: Watermark) -> list[str]:
-    match specification:
-        case ByPartition(column=column, inner=inner):
-            return list(dict.fromkeys([column, *_columns_read(inner)]))
-        case Punctuated(column=column):
-            return [column]
-        case _:
-            return []
-
-
-def _highest(specification: Watermark, now: Now, diffs: Ints, times: Ints) -> Index:
-    """Return the row with the highest event time that counts, and those that are too far ahead to count."""
-    added = diffs > 0
-    beyond = np.zeros(len(times), np.bool_)
-    if specification.future_limit is not None:
-        beyond = added & (times > now.instant + specification.future_limit)
-    counting = np.flatnonzero(added & ~beyond)
-    highest = counting[[np.argmax(times[counting])]] if len(counting) else counting
-    return np.sort(np.concatenate([highest, np.flatnonzero(beyond)]))
+    def _collect(self, frame: pl.DataFrame, times: Ints) -> None:
+        self.evidence = ClockEvidence(frame, times)

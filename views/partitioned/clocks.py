@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evercurrent.core.data.clock import END_OF_TIME, Clock, Now
+from evercurrent.core.data.clock import END_OF_TIME, MovedClock, Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.eventtime.watermarks.holds import held_at_of, with_held_at
 from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
@@ -33,19 +33,20 @@ class Clocks:
         self.states = {name: state for name, state in ids.items() if state.kept_in in ("driver", "both")}
         names = {id(state): name for name, state in ids.items()}
         self.sources: dict[str, tuple[int, Operator]] = {}
-        self.holds: dict[str, tuple[int, HeldWatermark]] = {}
+        self.holds: dict[str, tuple[int, MovedClock]] = {}
         self.held_at: dict[tuple[str, int], int] = {}
         self._held_before: dict[tuple[str, int], int] = {}
-        self._clocks: dict[str, Clock] = {}
+        self._clocks: dict[str, MovedClock] = {}
         for place, stage in self.compiled.cut.stage_of.items():
             operator = self.compiled.circuit.nodes[place].operator
             clock = operator.moved_clock
-            if isinstance(clock, HeldWatermark):
+            if clock is None:
+                continue
+            self._clocks[names[id(clock)]] = clock
+            if clock.is_held:
                 self.holds[names[id(clock)]] = stage, clock
-            elif clock is not None:
+            else:
                 self.sources[names[id(clock)]] = stage, operator
-                self._clocks[names[id(clock)]] = clock
-        self._clocks |= {name: hold for name, (_, hold) in self.holds.items()}
 
     def readings(self) -> dict[str, tuple[int, int]]:
         """Return the watermarks of every clock: after the epoch before, and after this one if already computed."""
@@ -85,7 +86,7 @@ class Clocks:
 
     def _recall(self, commit: Commit) -> None:
         self.held_at = {
-            (name, bucket): record.facts.get("held_at", END_OF_TIME)
+            (name, bucket): held_at_of(record.facts)
             for name in self.holds
             for bucket in range(commit.buckets)
             if (record := commit.states.get(f"{name}/{bucket}")) is not None
@@ -100,7 +101,7 @@ class Clocks:
         """Add to the records of held watermarks, which are the first bucket's, the instant at which its windows hold them."""
         for name in self.holds:
             record, held_at = states[f"{name}/0"], self.held_at.get((name, 0), END_OF_TIME)
-            states[f"{name}/0"] = replace(record, facts={**record.facts, "held_at": held_at})
+            states[f"{name}/0"] = replace(record, facts=with_held_at(record.facts, held_at))
 
     def watermarks(self) -> dict[str, int]:
         """Return the watermark of each source after this epoch, whether it is committed or not."""

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from evercurrent.core.data.clock import Epoch, Now
-from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.data.schema import listed
 
 from ..checkpoint import Commit, CommitLog, Pieces, Saver
+from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
-from ..durability.plan_diff import require_all_states, require_same_buckets, warn_of_unclaimed
+from ..durability.plan_diff import (
+    PlanMatch,
+    require_all_states,
+    require_same_buckets,
+    warn_of_unclaimed,
+)
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
+from ..epochs.run_events import LOG
 from ..plan.plan import Plan
-from .bucket_commits import ARRIVED, BucketCommits, PartitionedDeltas
+from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
+from .bucket_fill import BucketFill
 from .clocks import Clocks
+from .limits import DRIVER_BYTES, DriverLimits
+from .progress import EpochProgress, progress_of
 from .stage_runner import StageRunner
 from .tasks import FireRequest
+
+PROGRESS = 100
+"""Of so many epochs the measures are kept."""
 
 
 class Epochs:
     """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
-    ``driver_rows``: stages with at most this many rows run in this process, without a job.
+    ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
+    ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
+    committed.
     """
 
     def __init__(
@@ -41,22 +56,28 @@ class Epochs:
         buckets: int,
         driver_rows: int,
         inline_rows: int,
+        driver_bytes: int = DRIVER_BYTES,
         writer: str,
         versions: Mapping[str, str],
         executors: Executors | None = None,
         drop: Sequence[str] = (),
         allow_pickle: bool = False,
+        on_filled: Callable[[PartitionedDeltas], None] | None = None,
     ) -> None:
+        self._on_filled = on_filled
         self.log = log
         self.pieces = pieces
         self.runner = StageRunner(plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle)
         self.cut = self.runner.cut
         self.clocks = Clocks(plan)
         self._evaluator = BucketEvaluator(
-            self.runner, self.clocks, pieces, buckets=buckets, driver_rows=driver_rows
+            self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )
         self.executors = executors
         self._saver = Saver(pieces)
+        self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
+        """The measures of the last epochs of this process."""
+        self._evaluated: BucketResult | None = None
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
@@ -94,7 +115,27 @@ class Epochs:
         if last is None:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
         else:
-            self._go_on_from(self._of_this_plan(last))
+            commit, match = self._of_this_plan(last)
+            if match.to_fill:
+                self._fill(commit, match)
+            else:
+                self._go_on_from(commit)
+            note_writer(self.log.store, last.epoch)
+
+    def _fill(self, last: Commit, match: PlanMatch) -> None:
+        """Fill the views that are new to the checkpoint, and commit them as an epoch without input.
+
+        Raises:
+            CheckpointError: one cannot be filled; names it and what would fill it.
+        """
+        filling = BucketFill(self._plan, self.pieces, self.runner, self.clocks, last, match)
+        self._go_on_from(last)
+        self._on_deltas = self._on_filled
+        instant = last.epochs[-1][1] if last.epochs else 0
+        now = Now.at(Epoch(last.epoch + 1), instant)
+        choreography = Choreography[BucketInput, BucketResult](self._commits, self)
+        choreography.make_real(filling, now, BucketInput(lambda _: []))
+        self._go_on_from(self.last)
 
     def _go_on_from(self, last: Commit) -> None:
         self.clocks.restore(self._saver, last)
@@ -107,23 +148,15 @@ class Epochs:
         if last is not None and last.epoch != self.last.epoch:
             self._go_on_from(self._earlier.renewed(last))
 
-    def _of_this_plan(self, last: Commit) -> Commit:
-        """Return the commit without dropped views and sources, with the epochs last delivered to its readers.
+    def _of_this_plan(self, last: Commit) -> tuple[Commit, PlanMatch]:
+        """Return the commit without dropped views and sources, with the epochs last delivered to its readers, and what is new.
 
         Raises:
-            CheckpointError: it is of another plan, or this one has new views, which are not filled here; or it is followed
-                by epochs of which only the input is on disk.
+            CheckpointError: it is of another plan; or it is followed by epochs of which only the input is on disk.
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
         match = check_plan(last.plan, self._plan, self.runner.compiled, self._drop)
-        # A view that is only renamed has all its states, but not the deltas that add up to them.
-        if match.to_fill:
-            raise CheckpointError(
-                f"view {listed(match.to_fill)} is new to the checkpoint, and only the embedded engine can fill it from "
-                "earlier rows: open it once with Engine(checkpoint=...) and the same Checkpoint, which fills views from what is "
-                "retained, and then start the query"
-            )
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
         states = {
@@ -131,7 +164,7 @@ class Epochs:
         }
         require_same_buckets(self.log.store.url, states, self.runner.routes)
         delivered = read_note(self.log.store, last.epoch)
-        return replace(
+        commit = replace(
             last,
             states=states,
             positions=match.positions(last.positions),
@@ -139,12 +172,18 @@ class Epochs:
                 last.readers if delivered is None else delivered, self._plan.views, last.epoch
             ),
         )
+        return commit, match
 
     @property
     def arrived(self) -> int | None:
         """Return the number of rows in the last epoch of this driver; None before the first one."""
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Return the size of these rows; 0 if it is not in the record."""
+        return int(self.last.facts.get(ARRIVED_BYTES, 0))
 
     def step(
         self,
@@ -167,9 +206,23 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
+        begun = time.perf_counter()
         taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
         self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
+        self._note_progress(begun)
         return self.last
+
+    def _note_progress(self, begun: float) -> None:
+        """Keep and log the measures of the last epoch."""
+        evaluated = self._evaluated
+        if evaluated is None:
+            return
+        nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
+        seconds = time.perf_counter() - begun
+        progress = progress_of(self.last, evaluated, nodes, seconds, self.clocks.watermarks())
+        self._evaluated = None
+        self.progress.append(progress)
+        LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs
 
@@ -184,6 +237,7 @@ class Epochs:
 
     def publish(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: the record of the commit is all that readers need."""
+        self._evaluated = evaluated
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""

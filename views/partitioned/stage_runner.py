@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.circuit.stages import Columns, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys, gather, key_words, stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
-from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
-from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import Route, bucket_of
 from evercurrent.core.state.protocol import State
@@ -30,6 +30,8 @@ from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
 from .held_states import HeldStates
+from .limits import InlineLimits
+from .stage_nodes import StageNodes
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
 FEW_BUCKETS = 8
@@ -53,8 +55,8 @@ class StageRunner:
     """The circuit of a plan, into which the states of one bucket after the other are put.
 
     Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
-    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows are passed on in memory; more are
-    written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
+    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows (see ``InlineLimits``) are passed on
+    in memory; more are written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
     memory, and combined only where that makes them far fewer. With ``HeldStates`` no file is mapped either.
     """
 
@@ -74,7 +76,7 @@ class StageRunner:
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
-        self._inline_rows = inline_rows
+        self._inline = None if inline_rows is None else InlineLimits(inline_rows)
         self._states = state_ids(self.compiled)
         self._trackers = {
             NodeId(place): tracker
@@ -82,14 +84,21 @@ class StageRunner:
             for tracker in self.compiled.trackers.values()
             if tracker is node.operator
         }
-        self.clocks = {
-            name: state
-            for name, state in self._states.items()
-            if isinstance(state, SourceClock | HeldWatermark)
-        }
         self._ids = {id(state): name for name, state in self._states.items()}
-        self._nothing = [Delta.empty(node.operator.schema) for node in self.circuit.nodes]
+        self.clocks = {
+            self._ids[id(clock)]: clock
+            for node in self.circuit.nodes
+            if (clock := node.operator.moved_clock) is not None
+        }
         self._witnesses = self._evidence_collectors()
+        self._entries = {self.circuit.nodes[each.producer].name: each for each in self._arriving()}
+        """The exchanges by which the rows of sources enter, by the names of these."""
+        self._stages: dict[tuple[int, int], StageNodes] = {}
+        self._restored: dict[str, Saved] = {}
+        """What was restored for the present task, by the id of the state: all others may be of another epoch or bucket."""
+        self._visited = self._nothing = self.circuit.empty_deltas()
+        self._begun: list[NodeId] = []
+        """The nodes that the present task has stepped, one that failed too."""
 
     def states_of(self, stage: Stage, bucket: int) -> dict[str, State]:
         """Return the states of a stage that this bucket has a part of, by id."""
@@ -113,14 +122,16 @@ class StageRunner:
 
     def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
         """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
+        begun = time.perf_counter()
         stage, now = self.cut.stages[0], self._begin(instant)
-        names = {self.circuit.nodes[exchange.producer].name: exchange for exchange in self._arriving()}
-        by_exchange = {names[name]: Delta(frame) for name, frame in arrived.items()}
+        by_exchange = {self._entries[name]: Delta(frame) for name, frame in arrived.items()}
         local = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage == 0}
         result = TaskResult(0, place)
-        deltas = self._evaluate(stage, result, now, local)
+        nodes = self._stage_nodes(stage, 0)
+        self._evaluate(stage, nodes, result, now, local, nodes.places if now.epoch == 0 else ())
         passing = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
-        self._finish(result, instant.epoch, stage, deltas, passing)
+        self._finish(result, instant.epoch, stage, nodes, passing)
+        result.seconds = time.perf_counter() - begun
         return result
 
     def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
@@ -134,9 +145,8 @@ class StageRunner:
     def is_due(self, stage: Stage, bucket: int, instant: Instant, states: Mapping[str, StateRecord]) -> bool:
         """Return whether an operator has work to do in this bucket because of time alone."""
         now = self._begin(instant)
-        self._put(stage, bucket, states)
-        operators = (self.circuit.nodes[node].operator for node in stage.in_bucket(bucket))
-        return any(operator.is_due(now) for operator in operators)
+        nodes = self._stage_nodes(stage, bucket)
+        return any(True for _ in self._due(nodes, now, partial(self._restore, nodes, bucket, states)))
 
     def contents(self, view: str, bucket: int, states: Mapping[str, StateRecord]) -> pl.DataFrame | None:
         """Return the rows of a view that are in this bucket; None if the bucket certainly has none."""
@@ -146,6 +156,59 @@ class StageRunner:
             return None
         self._put(stage, bucket, states)
         return self.compiled.contents[view].contents()
+
+    def put_for(self, node: NodeId, bucket: int, states: Mapping[str, StateRecord]) -> bool:
+        """Restore the states of the stage of a node in a bucket; return whether the bucket has a part of that node."""
+        stage = self.cut.stages[self.cut.stage_of[node]]
+        if node not in stage.in_bucket(bucket):
+            return False
+        self._put(stage, bucket, states)
+        return True
+
+    def another(self, plan: Plan, pieces: Pieces) -> StageRunner:
+        """Return a runner of the same plan with states of its own."""
+        inline, pickles = None if self._inline is None else self._inline.rows, self.compiled.allow_pickle
+        return StageRunner(plan, pieces, self._buckets, inline_rows=inline, allow_pickle=pickles)
+
+    def fill(
+        self,
+        task: Task,
+        emitted: Mapping[NodeId, Delta],
+        stepped: Sequence[NodeId],
+        changed: ChangedStates,
+    ) -> TaskResult:
+        """Run these nodes of a task alone; of others, what they have ``emitted`` is known, or is not needed."""
+        self.circuit.discard()
+        stage, now = self.cut.stages[task.stage], self._begin(task.instant)
+        states = self._put(stage, task.bucket, task.states)
+        before = {name: state.saved() for name, state in states.items()}
+        by_exchange = {exchange: self._delta_of(exchange, parts) for exchange, parts in task.rows.items()}
+        result, deltas = TaskResult(task.stage, task.bucket), dict(emitted)
+        with hashing_by(self._pieces.key_hash):
+            for place in stepped:
+                node = self.circuit.nodes[place]
+                inputs = [
+                    (deltas.get(source) if exchange is None else by_exchange.get(exchange))
+                    or self._nothing[source]
+                    for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True)
+                ]
+                deltas[place] = node.operator.step(now, *inputs)
+        leaving = {
+            exchange: self._combined(exchange, delta)
+            for exchange in stage.gives
+            if not exchange.arrives and (delta := deltas.get(exchange.producer)) is not None and len(delta)
+        }
+        self._cut_rows(result, leaving)
+        for place in stepped:
+            clock = self.circuit.nodes[place].operator.moved_clock
+            if place in stage.owned and clock is not None and clock.is_held:
+                result.held_at[self._ids[id(clock)]] = clock.held_at
+        owned = {self._ids[id(state)] for place in stage.owned for state in self.circuit.nodes[place].states}
+        for name in states.keys() & owned:
+            after = states[name].saved()
+            if not _same(before[name], after):
+                changed[f"{name}/{task.bucket}"] = states[name], after
+        return result
 
     def windows(
         self,
@@ -170,22 +233,24 @@ class StageRunner:
         return node, queries.windows(fire.key, fire.window)[1].keys
 
     def _run(self, task: Task, changed: ChangedStates) -> TaskResult:
+        begun = time.perf_counter()
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
-        states = self._put(stage, task.bucket, task.states)
-        before = {name: state.saved() for name, state in states.items()}
         for node, keys in task.signals.items():
             self._trackers[NodeId(node)].signal(keys)
         try:
             by_exchange = {exchange: self._delta_of(exchange, parts) for exchange, parts in task.rows.items()}
             result = TaskResult(task.stage, task.bucket)
-            deltas = self._evaluate(stage, result, now, by_exchange)
-            self._finish(result, task.instant.epoch, stage, deltas, {})
-            for name in self._names(sorted(stage.owned)):
-                if name not in states:
-                    continue
-                after = states[name].saved()
-                if not _same(before[name], after):
-                    changed[f"{name}/{task.bucket}"] = states[name], after
+            nodes = self._stage_nodes(stage, task.bucket)
+            restore = partial(self._restore, nodes, task.bucket, task.states)
+            due = nodes.places if task.visits_all else self._due(nodes, now, restore)
+            self._evaluate(stage, nodes, result, now, by_exchange, due, restore)
+            self._finish(result, task.instant.epoch, stage, nodes, {})
+            for name in nodes.owned_among(self._restored):
+                state = self._states[name]
+                after = state.saved()
+                if not _same(self._restored[name], after):
+                    changed[f"{name}/{task.bucket}"] = state, after
+            result.seconds = time.perf_counter() - begun
             return result
         finally:
             for node in task.signals:
@@ -193,7 +258,13 @@ class StageRunner:
 
     def _begin(self, instant: Instant) -> Now:
         """Set all clocks to the watermarks of the epoch, and discard what an earlier task has staged."""
-        self.circuit.discard()
+        for name in self._restored:
+            self._states[name].discard()
+        for place in self._begun:
+            for finding in self.circuit.nodes[place].findings:
+                finding.clear()
+        self.compiled.ledger.discard()
+        self._restored, self._visited, self._begun = {}, self._nothing, []
         for name, (before, now) in instant.clocks.items():
             self.clocks[name].pin(before, now)
         for witness in self._witnesses.values():
@@ -205,22 +276,56 @@ class StageRunner:
         self._saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, records)
         return states
 
+    def _stage_nodes(self, stage: Stage, bucket: int) -> StageNodes:
+        key = stage.number, min(bucket, 1)
+        if key not in self._stages:
+            self._stages[key] = StageNodes(self.circuit, stage, bucket, self._ids)
+        return self._stages[key]
+
+    def _restore(
+        self, nodes: StageNodes, bucket: int, records: Mapping[str, StateRecord], place: NodeId
+    ) -> None:
+        """Restore the states that a visit of a node needs, unless the task has done so."""
+        states = {name: each for name, each in nodes.states_for(place).items() if name not in self._restored}
+        if states:
+            self._saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, records)
+            self._restored |= {name: state.saved() for name, state in states.items()}
+
+    def _due(self, nodes: StageNodes, now: Now, restore: Callable[[NodeId], None]) -> Iterator[NodeId]:
+        """Yield the nodes that have something to do because of time, or of a signal."""
+        for place in nodes.timed:
+            restore(place)
+            if self.circuit.nodes[place].operator.is_due(now):
+                yield place
+
     def _evaluate(
-        self, stage: Stage, result: TaskResult, now: Now, by_exchange: Mapping[Exchange, Delta]
-    ) -> dict[NodeId, Delta]:
-        deltas: dict[NodeId, Delta] = {}
-        for place in stage.in_bucket(result.place if stage.number else 0):
-            node, begun = self.circuit.nodes[place], time.perf_counter()
-            inputs = []
-            for source, exchange in zip(node.inputs or (place,), stage.inputs[place], strict=True):
-                delta = deltas.get(source) if exchange is None else by_exchange.get(exchange)
-                inputs.append(delta or self._nothing[source])
-            with hashing_by(self._pieces.key_hash):
+        self,
+        stage: Stage,
+        nodes: StageNodes,
+        result: TaskResult,
+        now: Now,
+        by_exchange: Mapping[Exchange, Delta],
+        due: Iterable[NodeId],
+        restore: Callable[[NodeId], None] | None = None,
+    ) -> None:
+        """Step the nodes that have rows or are ``due``, and those that this reaches."""
+        deltas = self._visited = self.circuit.empty_deltas()
+        entered = [exchange for exchange, delta in by_exchange.items() if len(delta)]
+        with hashing_by(self._pieces.key_hash):
+            for place in nodes.visits(entered, due, deltas):
+                if restore is not None:
+                    restore(place)
+                self._begun.append(place)
+                node, begun = self.circuit.nodes[place], time.perf_counter()
+                sources = zip(node.inputs or (place,), stage.inputs[place], strict=True)
+                inputs = [
+                    deltas[source] if exchange is None else by_exchange.get(exchange) or self._nothing[source]
+                    for source, exchange in sources
+                ]
                 deltas[place] = node.operator.step(now, *inputs)
-            if place in stage.owned:
-                rows = sum(map(len, inputs)) if node.inputs else 0
-                result.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
-        return deltas
+                if place in stage.owned:
+                    rows = sum(map(len, inputs)) if node.inputs else 0
+                    result.measured[place] = time.perf_counter() - begun, rows, len(deltas[place])
 
     # What goes out
 
@@ -229,34 +334,36 @@ class StageRunner:
         result: TaskResult,
         epoch: int,
         stage: Stage,
-        deltas: Mapping[NodeId, Delta],
+        nodes: StageNodes,
         arrived: Mapping[Exchange, Delta],
     ) -> None:
         """Cut the rows for later stages into their buckets, and gather the result of the task."""
+        deltas = self._visited
         leaving = {exchange: delta for exchange, delta in arrived.items() if len(delta)}
-        for exchange in stage.gives:
-            delta = deltas.get(exchange.producer)
-            if not exchange.arrives and delta is not None and len(delta):
+        for exchange in nodes.given_by(deltas):
+            delta = deltas[exchange.producer]
+            if len(delta):
                 leaving[exchange] = self._combined(exchange, delta)
         self._cut_rows(result, leaving)
-        for view, node in stage.views.items():
-            delta = deltas[node].consolidate() if node in deltas else None
-            if delta is not None and len(delta):
-                result.deltas[view] = self._row_batch(view, epoch, delta.frame)
-        result.refused = self.compiled.ledger.staged
-        for node, witness in self._witnesses.items():
-            if witness.evidence is not None and node in deltas:
+        for view in nodes.views_of(deltas):
+            delta = deltas[stage.views[view]].consolidate()
+            if len(delta):
+                result.deltas[view] = self.row_batch(view, epoch, delta.frame)
+        self._refuse(result)
+        for node in sorted(self._witnesses.keys() & deltas.keys()):
+            witness = self._witnesses[node]
+            if witness.evidence is not None:
                 result.witnessed[self._ids[id(witness.clock)]] = witness.evidence
-        for node in stage.owned & deltas.keys():
+        for node in sorted(stage.owned & deltas.keys()):
             clock = self.circuit.nodes[node].operator.moved_clock
-            if isinstance(clock, HeldWatermark):
+            if clock is not None and clock.is_held:
                 result.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
         """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        if self._inline_rows is None and not self._is_far_fewer(exchange, delta):
+        if self._inline is None and not self._is_far_fewer(exchange, delta):
             return delta
         return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
 
@@ -275,17 +382,18 @@ class StageRunner:
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
         for exchange, delta in leaving.items():
-            for bucket, frame in self._by_bucket(exchange, delta):
+            for bucket, frame in self.by_bucket(exchange.route, delta):
                 places.append((exchange, bucket))
                 frames.append(frame)
         for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
             result.rows.setdefault(exchange, {})[bucket] = part
 
-    def _by_bucket(self, exchange: Exchange, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+    def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+        """Return the rows of each bucket by the words of some columns; None: of all."""
         frame = delta.frame
-        if exchange.route == () or self._buckets == 1:
+        if route == () or self._buckets == 1:
             return [(0, frame)]
-        names = exchange.route or [name for name in frame.columns if name != DIFF]
+        names = route or [name for name in frame.columns if name != DIFF]
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
         buckets = bucket_of(words, self._buckets)
@@ -301,15 +409,32 @@ class StageRunner:
         return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
 
     def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
-        if self._inline_rows is None or sum(frame.height for frame in frames) <= self._inline_rows:
+        if self._is_inline(frames):
             return [RowBatch(frame.height, frame) for frame in frames]
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
-    def _row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
-        if self._inline_rows is None or frame.height <= self._inline_rows:
+    def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+        """Return the delta of a view, in a file if it has many rows."""
+        if self._is_inline([frame]):
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
+
+    def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
+        """Return whether these rows are passed on in memory."""
+        return self._inline is None or self._inline.allow(
+            sum(frame.height for frame in frames), _size(frames)
+        )
+
+    def _refuse(self, result: TaskResult) -> None:
+        """Put the refused rows into the result of a task, or into files if they are large."""
+        result.refused = self.compiled.ledger.staged
+        frames = [refused.frame for refused in result.refused]
+        if self._inline is not None and not self._inline.allow(0, _size(frames)):
+            result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
+            result.refused = tuple(
+                replace(refused, frame=refused.frame.clear()) for refused in result.refused
+            )
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
@@ -322,7 +447,11 @@ class StageRunner:
     def _evidence_collectors(self) -> dict[NodeId, EvidenceCollector]:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
-        return {place: EvidenceCollector(clock) for place, clock in moved if isinstance(clock, SourceClock)}
+        return {place: EvidenceCollector(clock) for place, clock in moved if clock is not None}
+
+
+def _size(frames: Iterable[pl.DataFrame]) -> int:
+    return sum(int(frame.estimated_size()) for frame in frames)
 
 
 def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from typing import Any
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Custom
+from evercurrent.core.group.aggregates import AggregateTraits, Aggregation
 
 from .digests import digest_of
 from .function_digests import are_one_function
@@ -23,9 +23,6 @@ from .plan import Plan
 
 MOST_TRIED = 64
 """The most combinations of functions with and without versions that a node is compared with."""
-
-PARTS = ("create", "add", "merge", "extract", "remove")
-"""The functions of an aggregate."""
 
 
 @tagged("views.function_versions:Versioned")
@@ -65,9 +62,9 @@ def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
             yield f"map_batches {getattr(bare, '__name__', type(bare).__name__)}", function
         case Group(aggregation=aggregation) | WindowedGroup(aggregation=aggregation):
             for each in aggregation.aggregates:
-                if isinstance(each, Custom):
-                    parts = tuple(getattr(each, name) for name in PARTS)
-                    yield f"aggregate of {each.input!r} ({', '.join(aggregation.schema)})", parts
+                if each.functions:
+                    inputs = ", ".join(map(repr, each.columns_read))
+                    yield f"aggregate of {inputs} ({', '.join(aggregation.schema)})", each.functions
 
 
 def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
@@ -118,8 +115,8 @@ def unwrapped(value: Any) -> Any:
             return function
         case tuple():
             return tuple(map(unwrapped, value))
-        case Custom():
-            return replace(value, **{name: unwrapped(getattr(value, name)) for name in PARTS})
+        case AggregateTraits():
+            return value.with_functions(unwrapped)
         case Aggregation():
             return replace(value, aggregates=unwrapped(value.aggregates))
         case Mapped():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import RLock
 
-from .digest_scheme import scheme
+from evercurrent.core.circuit.circuit import Node
+
+from .digest_scheme import scheme, written_by
 from .digests import digest_of, kind_of
-from .nodes import PlanId, PlanNode
+from .nodes import PlanNode
 from .plan import Plan
 
 
@@ -33,35 +37,75 @@ def plan_identities(plan: Plan) -> list[str]:
     return identities
 
 
+Purpose = Callable[[], str]
+"""Finds the purpose of a circuit node, when its identity is first needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unidentified:
+    """A circuit node without identities, with all that these are made of."""
+
+    node: Node
+    purpose: Purpose
+    purpose_before: Purpose | None
+    inputs: tuple[Node, ...]
+
+
 class CircuitIdentities:
     """The identities of circuit nodes, from their purpose, the kind of operator, and their inputs.
 
     Nodes that agree in all of these are numbered in their order, which distinguishes the nodes of one plan node. Others
     agree only where a user's functions are the same twice, and then it does not matter which is which.
+
+    None is computed before one of them is read: then all nodes so far get theirs, in their order, by the scheme that was in
+    force when the circuit was begun. Nodes may be read in any thread.
     """
 
     def __init__(self) -> None:
-        self._operations: dict[PlanId, str] = {}
         self._numbers: Counter[str] = Counter()
+        self._unidentified: deque[_Unidentified] = deque()
+        self._scheme = scheme()
+        self._lock = RLock()
 
-    def of(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
+    def promise(
+        self, node: Node, purpose: Purpose, inputs: Sequence[Node], purpose_before: Purpose | None = None
+    ) -> None:
+        """Have a node, the next one of its circuit, identified by this purpose over these inputs when that is needed.
+
+        ``purpose_before`` is the one that it had in earlier versions, if its states held more in these.
+        """
+        node.identify = self._identify
+        self._unidentified.append(_Unidentified(node, purpose, purpose_before, tuple(inputs)))
+
+    def _identify(self) -> None:
+        with self._lock, written_by(self._scheme):
+            while self._unidentified:
+                # Those of the inputs were made before, as inputs come first.
+                each = self._unidentified[0]
+                behind = [source.identity_before or source.identity for source in each.inputs]
+                kind, before = type(each.node.operator), ""
+                if each.purpose_before is not None:
+                    before = self._unnumbered(each.purpose_before(), kind, behind)
+                each.node.set_identities(self._next(each.purpose(), kind, behind), before)
+                self._unidentified.popleft()
+
+    def _next(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """Return the identity of the next node for this purpose over these inputs."""
-        identity = self.unnumbered(purpose, kind, inputs)
-        number, self._numbers[identity] = self._numbers[identity], self._numbers[identity] + 1
-        return digest_of(identity, number) if number else identity
-
-    def operation(self, plan: Plan, place: PlanId) -> str:
-        """Return the purpose of circuit nodes made for one plan node only."""
-        if place not in self._operations:
-            self._operations[place] = operation_identity(plan[place])
-        return self._operations[place]
+        unnumbered = self._unnumbered(purpose, kind, inputs)
+        number, self._numbers[unnumbered] = self._numbers[unnumbered], self._numbers[unnumbered] + 1
+        return digest_of(unnumbered, number) if number else unnumbered
 
     @staticmethod
-    def unnumbered(purpose: str, kind: type, inputs: Sequence[str]) -> str:
+    def operation(node: PlanNode) -> Purpose:
+        """Return the purpose of circuit nodes made for one plan node only."""
+        return lambda: operation_identity(node)
+
+    @staticmethod
+    def _unnumbered(purpose: str, kind: type, inputs: Sequence[str]) -> str:
         """Return the identity of the first node for this purpose over these inputs, also for further ones."""
         return digest_of("node", purpose, kind_of(kind), list(inputs))
 
     @staticmethod
-    def shared(role: str, what: object) -> str:
+    def shared(role: str, what: object) -> Purpose:
         """Return the purpose of a circuit node that several plan nodes share, whichever of them was compiled first."""
-        return digest_of("shared", role, what)
+        return lambda: digest_of("shared", role, what)

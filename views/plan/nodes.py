@@ -19,6 +19,7 @@ from evercurrent.core.group.aggregates import Aggregation, Column
 from evercurrent.core.operators import linear
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 
+from . import shapes
 from .traits import GroupTraits, Made, Place, Traits
 
 BOUNDS = ("window_start", "window_end")
@@ -64,6 +65,11 @@ class Input(Traits):
         """Return whether the retractions of the source are trusted, so that nothing checks them."""
         return self.trusted
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Entered()
+
 
 @tagged("views.plan:Select")
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,11 @@ class Select(Traits):
     columns: tuple[Column, ...] = field(compare=False)
     keeps_rows_apart: bool = field(compare=False)
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Computed(self.columns)
+
 
 @tagged("views.plan:Filter")
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,11 @@ class Filter(Traits):
     identity: Hashable
     condition: Column = field(compare=False)
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Chosen(self.condition)
+
 
 @tagged("views.plan:Explode")
 @dataclass(frozen=True, slots=True)
@@ -91,6 +107,11 @@ class Explode(Traits):
 
     columns: tuple[str, ...]
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Exploded(self.columns)
+
 
 @tagged("views.plan:Unnest")
 @dataclass(frozen=True, slots=True)
@@ -98,6 +119,11 @@ class Unnest(Traits):
     """Struct columns replaced by their fields."""
 
     columns: tuple[str, ...]
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Unnested(self.columns)
 
 
 @tagged("views.plan:Mapped")
@@ -111,6 +137,11 @@ class Mapped(Traits):
         """Return the operator of the function over frames."""
         return Made(linear.MapBatches(where, schema, self.function))
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Unknown()
+
 
 @tagged("views.plan:Concat")
 @dataclass(frozen=True, slots=True)
@@ -120,6 +151,11 @@ class Concat(Traits):
     def made(self, where: str, schema: pl.Schema) -> Made:
         """Return the operator that adds up all changes."""
         return Made(linear.Concat(schema), placement=Placement(passes=frozenset(schema)))
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Union()
 
 
 @tagged("views.plan:Negate")
@@ -147,6 +183,11 @@ class Negate(Traits):
         """Return none, as it produces negative counts by itself."""
         return ()
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Negated()
+
 
 @tagged("views.plan:Unique")
 @dataclass(frozen=True, slots=True)
@@ -156,6 +197,11 @@ class Unique(GroupTraits):
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label alone: the node has one state."""
         return label
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Once()
 
 
 @tagged("views.plan:Group")
@@ -181,6 +227,11 @@ class Group(GroupTraits):
         """Return the keys of the grouping."""
         return self.keys
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Grouped(self.keys, self.key_columns)
+
 
 @tagged("views.plan:Join")
 @dataclass(frozen=True, slots=True)
@@ -201,6 +252,11 @@ class Join(Traits):
         """Return both inputs; for a semi or anti join only the left one, as the right one only determines which keys exist."""
         return inputs[:1] if self.kind in ("semi", "anti") else inputs
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Paired(self.kind, self.left_keys, self.right_keys, self.nulls_equal, self.columns)
+
 
 @tagged("views.plan:Top")
 @dataclass(frozen=True, slots=True)
@@ -216,6 +272,11 @@ class Top(GroupTraits):
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label alone: the node has one state."""
         return label
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.First(self.keys, self.order, self.count)
 
 
 Stamp = Literal["end", "start", "earliest", "latest", "watermark"]
@@ -241,7 +302,7 @@ class Windowing:
     @property
     def is_refined_only(self) -> bool:
         """Return whether every epoch only refines the rows: then the grouping emits them and no panes are needed."""
-        plain = isinstance(self.trigger, EveryEpoch) and not self.always and not self.info
+        plain = self.trigger.refines_only and not self.always and not self.info
         return plain and self.mode == "retracting" and self.stamp != "watermark"
 
 
@@ -252,6 +313,11 @@ class Assign(Traits):
 
     window: Window
     event_time: EventTime
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Assigned(self.window, self.event_time)
 
 
 @tagged("views.plan:WindowedGroup")
@@ -289,6 +355,11 @@ class WindowedGroup(GroupTraits):
         """Return whether panes are retracted, as they are in one of three modes."""
         return self.windowing.mode == "retracting"
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Panes(self.windowing.window, self.keys, self.key_columns, self.event_time)
+
 
 @tagged("views.plan:TooLate")
 @dataclass(frozen=True, slots=True)
@@ -307,6 +378,11 @@ class LateRows(Traits):
         """Return that retractions may be late."""
         return f"late rows of {source} may be retractions of rows that were in time"
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.TooLate()
+
 
 @tagged("views.plan:LastPanes")
 @dataclass(frozen=True, slots=True)
@@ -323,6 +399,11 @@ class LastPanes(Traits):
         """Return True: rows may be retracted whatever the inputs do."""
         return True
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.LastOnes()
+
 
 @tagged("views.plan:Retimed")
 @dataclass(frozen=True, slots=True)
@@ -332,6 +413,11 @@ class WithEventTime(Traits):
     strict: bool
     event_time: EventTime
 
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.Retimed()
+
 
 @tagged("views.plan:InOrder")
 @dataclass(frozen=True, slots=True)
@@ -339,6 +425,11 @@ class InOrder(Traits):
     """Rows released in order of event time as the watermark passes them."""
 
     event_time: EventTime
+
+    @property
+    def shape(self) -> shapes.Shape:
+        """See ``Traits``."""
+        return shapes.InTurn()
 
 
 Operation = (

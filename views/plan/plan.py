@@ -109,6 +109,14 @@ class Plan:
             del self._known[self.nodes[place]]
             del self.sources[name]
 
+    def retain_sources(self) -> None:
+        """Have the rows of all sources kept, which changes no identity."""
+        with _adding.lock:
+            self.edits += 1
+            self.inputs = {place: replace(source, retained=True) for place, source in self.inputs.items()}
+            for place, source in self.inputs.items():
+                self.nodes[place] = replace(self.nodes[place], operation=source)
+
     def named(self) -> Named:
         """Return the names that are given, to which ``return_to`` returns."""
         return Named(self.views, self.inputs, dict(self.sources), len(self.calls))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.group.aggregates import Additive, Column, Distinct, FirstBy
+from evercurrent.core.group.aggregates import Column
 
 from .nodes import (
     Assign,
@@ -110,18 +110,10 @@ def _groups_the_same(group: Group, columns: _Input) -> tuple[bool, bool]:
         return False, False
     inputs = {each.name: columns.retyped[each.copies] for each in prepared if each.copies in columns.retyped}
     aggregates = [
-        each for each in group.aggregation.aggregates if not inputs.keys().isdisjoint(_inputs_of(each))
+        each for each in group.aggregation.aggregates if not inputs.keys().isdisjoint(each.columns_read)
     ]
-    if not all(isinstance(each, Additive | FirstBy | Distinct) for each in aggregates) or (
-        aggregates and columns.has_other_texts
-    ):
+    if not all(each.is_steady for each in aggregates) or (aggregates and columns.has_other_texts):
         return False, False
     rounds = any(dtype.is_float() for dtype in inputs.values())
     finishes = any(each.copies is None for each in group.aggregation.finished)
     return True, not aggregates or not (rounds or finishes)
-
-
-def _inputs_of(aggregate: object) -> list[str]:
-    named = [getattr(aggregate, name, None) for name in ("input", "where")]
-    ordered = [order.column for order in getattr(aggregate, "order", ())]
-    return [name for name in (*named, *getattr(aggregate, "inputs", ()), *ordered) if name is not None]

@@ -12,6 +12,8 @@ from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State
 
+from .shapes import Same, Shape
+
 Place = TypeVar("Place")
 
 
@@ -44,6 +46,11 @@ class Traits:
         Return None if the compiler has more to do, such as arranging rows by a key, which others may share.
         """
         return None
+
+    @property
+    def shape(self) -> Shape:
+        """Return how its rows follow from those of its inputs."""
+        return Same()
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """Return the key columns of its rows, or with ``last_only`` of the last rows; none where rows have no keys."""

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
-from evercurrent.core.eventtime.windows.kinds import Count, Custom, Fixed, LastRows, Window
-
-from .nodes import PlanId, Windowing
+from .nodes import PlanId
 from .plan import Plan
 
 HELD = "held:"
 """Column of the instants at which rows hold the watermark back, for panes that are dated by their earliest row."""
-
-
-def shifted_by_key(window: Window) -> bool:
-    """Return whether the windows of a row depend on its key."""
-    return isinstance(window, Fixed) and window.shifted_by_key
-
-
-def depends_on_key(window: Window) -> TypeGuard[Count | LastRows | Custom]:
-    """Return whether the windows of a row depend on the other rows of its key, sessions aside."""
-    return isinstance(window, Count | LastRows) or (isinstance(window, Custom) and window.merge is not None)
-
-
-def merges_and_closes(windowing: Windowing) -> bool:
-    """Return whether the windows are merged by a user's function, and close: then they are kept as sessions are."""
-    window = windowing.window
-    return isinstance(window, Custom) and window.merge is not None and windowing.lateness is not None
 
 
 def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:

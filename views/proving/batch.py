@@ -6,13 +6,17 @@ Nothing here is shared with operators, expressions or the plan: expressions are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from evercurrent.core.eventtime.windows.kinds import Given, Global, Sessions
+
+from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, in_sessions, waits
+
 DIFF = "_diff"
-_OF_LEFT, _OF_RIGHT = "__left place", "__right place"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
 """Columns beside those of rows, whose names no declared column has."""
 
@@ -20,16 +24,23 @@ _COUNTS = ("len", "count", "null_count", "n_unique")
 """The aggregates that polars counts in UInt32, and views in Int64."""
 
 
-class UnprovableError(Exception):
-    """A method that cannot be evaluated here, and why."""
-
-
 class Batch:
     """Rows with their counts. Each method returns what the method of that name declares, evaluated over all rows at once."""
 
-    def __init__(self, frame: pl.DataFrame, event_time: str | None = None) -> None:
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        event_time: str | None = None,
+        shift: int = 0,
+        windows: Windows | None = None,
+        log: str = "",
+    ) -> None:
         self.frame = frame
         self.event_time = event_time
+        self.shift = shift
+        self.windows = windows
+        self.log = log
+        """The mode of panes that do not retract each other, of which a view holds all that were emitted; empty for others."""
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -60,7 +71,7 @@ class Batch:
 
     def _of(self, frame: pl.DataFrame) -> Batch:
         time = self.event_time if self.event_time in frame.columns else None
-        return Batch(frame, time)
+        return Batch(frame, time, self.shift, self.windows)
 
     def _with_diffs(self, rows: pl.DataFrame, diffs: pl.Series) -> Batch:
         return self._of(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]))
@@ -79,8 +90,11 @@ class Batch:
 
     def select(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.select``."""
-        selected = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
-        return self._with_diffs(selected.drop(DIFF), selected.get_column(DIFF))
+        made = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        if self.windows is not None:  # The bounds of windows stay, as grouping needs them.
+            bounds = [name for name in BOUNDS if name in self.columns and name not in made.columns]
+            made = pl.DataFrame([*made.get_columns(), *(self.rows.get_column(name) for name in bounds)])
+        return self._with_diffs(made.drop(DIFF), made.get_column(DIFF))
 
     def with_columns(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.with_columns``."""
@@ -131,14 +145,63 @@ class Batch:
             raise UnprovableError("with_event_time depends on the watermark, or computes a time")
         return Batch(self.frame, column)
 
+    # Event time
+
+    def window(self, window: Any = None, *, timestamp: str = "end") -> Batch:
+        """See ``Collection.window``."""
+        kind = Given() if window is None else window
+        of = self if isinstance(kind, Given | Global) else self._with_lasting_time()
+        windows = replace(self._windowing, window=kind, stamp=timestamp)
+        return Batch(assigned(of.frame, of.event_time, of.shift, kind), of.event_time, of.shift, windows)
+
+    def _with_lasting_time(self) -> Batch:
+        """Return rows of panes with their event time in a column that stays when the bounds of windows are replaced."""
+        if self.event_time not in BOUNDS:
+            return self
+        time = pl.col(self.event_time) + pl.duration(microseconds=self.shift)
+        rows = self.rows.with_columns(time.alias(PANE_TIME))
+        return Batch(pl.DataFrame([*rows.get_columns(), self._diffs.alias(DIFF)]), PANE_TIME)
+
+    def trigger(
+        self, trigger: Any = None, *, early: Any = None, late: Any = None, always: Any = False
+    ) -> Batch:
+        """See ``Collection.trigger``."""
+        return self._with_windows(waits=waits(trigger, early, late, always))
+
+    def accumulate(self, mode: str, *, allow_regrouping: bool = False) -> Batch:
+        """See ``Collection.accumulate``."""
+        del allow_regrouping  # What is grouped again is refused below.
+        return self._with_windows(mode=mode)
+
+    def lateness(self, allowed: Any) -> Batch:
+        """See ``Collection.lateness``: which rows came too late is looked up in the ledger."""
+        del allowed
+        return self._with_windows()
+
+    def with_pane_info(self) -> Batch:
+        """See ``Collection.with_pane_info``."""
+        return self._with_windows(has_info=True)
+
+    def latest(self) -> Batch:
+        """See ``Collection.latest``."""
+        if self.log == "discarding":
+            raise UnprovableError("what the last discarding pane holds depends on when panes were emitted")
+        return Batch(self.frame, self.event_time, self.shift)
+
+    @property
+    def _windowing(self) -> Windows:
+        return self.windows or Windows()
+
+    def _with_windows(self, **changed: Any) -> Batch:
+        return Batch(self.frame, self.event_time, self.shift, replace(self._windowing, **changed))
+
     # What adds up
 
     def concat(self, *others: Batch) -> Batch:
         """See ``Collection.concat``."""
-        time = self.event_time if all(other.event_time == self.event_time for other in others) else None
-        return Batch(
-            pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)]), time
-        )
+        alike = all((other.event_time, other.shift) == (self.event_time, self.shift) for other in others)
+        frame = pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)])
+        return Batch(frame, self.event_time if alike else None, self.shift)
 
     def negate(self) -> Batch:
         """See ``Collection.negate``."""
@@ -212,32 +275,13 @@ class Batch:
         tags = [joined.get_column(tag).fill_null(1) for tag in (_LEFT, _RIGHT) if tag in joined.columns]
         diffs = tags[0] * tags[1] if len(tags) == 2 else tags[0]
         rows = joined.select(name for name in joined.columns if not name.startswith("#"))
-        time = self.event_time if how in ("semi", "anti") else None
-        return Batch(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]), time)
+        frame = pl.DataFrame([*_plain(rows), diffs.alias(DIFF)])
+        return self._of(frame) if how in ("semi", "anti") else Batch(frame)
 
-    def rows_of_join(
-        self, other: Batch, joined_rows: pl.DataFrame, on: Any = None, how: Any = "inner", **options: Any
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the rows of both sides from which these rows of their join come."""
-        if how in ("semi", "anti"):
-            matched = Batch(self.frame.filter(is_among(self.rows, joined_rows)))
-            turned = {"left_on": options.get("right_on"), "right_on": options.get("left_on")}
-            turned |= {name: options[name] for name in ("nulls_equal",) if name in options}
-            partners = other.join(matched, on, "semi", **turned).rows if how == "semi" else other.rows.clear()
-            return matched.rows, partners
-        sides = [
-            Batch(batch.consolidated().frame.with_row_index(tag).with_columns(pl.col(tag).cast(pl.Int64)))
-            for batch, tag in ((self, _OF_LEFT), (other, _OF_RIGHT))
-        ]
-        joined = sides[0].join(sides[1], on, how, **options).rows
-        chosen = joined.filter(is_among(joined.select(joined_rows.columns), joined_rows))
-        left, right = (
-            side.rows.filter(
-                side.rows.get_column(tag).is_in(chosen.get_column(tag).drop_nulls().implode())
-            ).drop(tag)
-            for side, tag in zip(sides, (_OF_LEFT, _OF_RIGHT), strict=True)
-        )
-        return left, right
+    def _of_panes(self, windows: Windows) -> Batch:
+        """Return the rows of panes, with their event time."""
+        log = "" if windows.mode == "retracting" else windows.mode
+        return Batch(self.frame, *windows.pane_time, log=log)
 
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""
@@ -267,15 +311,6 @@ class Groups:
         )
         return numbered.drop(_GROUP), places.get_column(_KEY)
 
-    def rows_of(self, group_rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of these groups, which are rows with their keys."""
-        rows = self._batch.rows
-        if not (self._by or self._named):
-            return rows
-        beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
-        keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
-        return rows.filter(is_among(keys, group_rows.select(keys.columns)))
-
     def agg(self, *aggs: Any, **named: Any) -> Batch:
         """See ``GroupedCollection.agg``."""
         exprs = [
@@ -288,6 +323,8 @@ class Groups:
         batch = self._batch.consolidated()
         if (batch._diffs < 0).any():
             raise UnprovableError("there are rows with counts below zero, which polars cannot aggregate")
+        if batch.windows is not None:
+            return self._in_windows(batch, batch.windows).agg(*exprs)._of_panes(batch.windows)
         rows = _repeated(batch)
         keys, numbers = self._numbered(rows)
         columns = keys.get_columns()
@@ -295,6 +332,30 @@ class Groups:
             columns += self._aggregated(rows, numbers, expr, keys.height)
         frame = pl.DataFrame(columns)
         return Batch(frame.with_columns(pl.lit(1, pl.Int64).alias(DIFF)))
+
+    def _in_windows(self, batch: Batch, windows: Windows) -> Groups:
+        """Return the rows grouped by their windows too."""
+        if windows.has_info:
+            raise UnprovableError("with_pane_info depends on when panes were emitted")
+        frame, by = batch.frame, list(self._by)
+        if isinstance(windows.window, Sessions):
+            keys = (
+                pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
+                if by or self._named
+                else pl.DataFrame()
+            )
+            frame = in_sessions(frame, keys, windows.window.gap)
+        named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
+        bounds = [] if isinstance(windows.window, Global) else [name for name in BOUNDS if name not in named]
+        own = [
+            each.alias(name) if isinstance(each, pl.Expr) else pl.col(each).alias(name)
+            for name, each in self._named.items()
+        ]
+        return Groups(Batch(frame, batch.event_time, batch.shift), [*by, *own, *bounds], {})
+
+    def len(self, name: str = "len") -> Batch:
+        """See ``GroupedCollection.len``."""
+        return self.agg(pl.len().alias(name))
 
     def _aggregated(
         self, rows: pl.DataFrame, numbers: pl.Series, expr: pl.Expr, groups: int

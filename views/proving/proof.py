@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.data.errors import InputError, first_line
+from evercurrent.core.data.schema import EPOCH
 
 from ..plan.declared_calls import FORKED, NAMED, DeclaredCall
-from .batch import DIFF, Batch, UnprovableError
+from .batch import DIFF, Batch, is_among
+from .windows import UnprovableError
 
 CLOSE = 1e-9
 """Floats that differ by less than this part of them are equal: polars adds them up in another order."""
@@ -26,7 +28,9 @@ class Proof:
     """The comparison of a view with its definition: true if they are equal.
 
     ``differences`` are the rows that would have to be added to the view, with ``_diff`` 1, or taken away, with -1, to have
-    what the definition gives; ``over`` are the sources and views with whose rows it was evaluated, ``rows`` how many it gave.
+    what the definition gives, and in ``_epoch`` the epoch from which on, null where that is not known; ``remarks`` say why.
+    ``over`` are the sources and views with whose rows it was evaluated, ``rows`` how many it gave. ``unproved`` are the
+    windows that were left out, by the reason: those that wait for their trigger, and those for which rows came too late.
     """
 
     view: str
@@ -34,6 +38,14 @@ class Proof:
     rows: int
     over: tuple[str, ...]
     differences: pl.DataFrame = field(repr=False)
+    unproved: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def since(self) -> int | None:
+        """The first epoch from which on a row differs; None if none does, or if it is not known."""
+        first = self.differences.get_column(EPOCH).min() if self.differences.height else None
+        return first if isinstance(first, int) else None
 
     def __bool__(self) -> bool:
         """Return whether what is kept is what the definition gives."""
@@ -43,9 +55,16 @@ class Proof:
         """Show what was compared, and what differs."""
         over = ", ".join(self.over) or "nothing"
         head = f"view {self.view!r} at epoch {self.epoch}: {self.rows:,} rows evaluated over {over}"
+        left = [
+            f"not proved, as {reason}: {_windows(rows)}"
+            for reason, rows in self.unproved.items()
+            if rows.height
+        ]
         if self:
-            return f"{head}: equal"
-        return f"{head}: {self.differences.height:,} rows differ\n{self.differences}"
+            return "\n".join([f"{head}: equal", *left, *self.remarks])
+        since = "" if self.since is None else f", from epoch {self.since} on"
+        differ = f"{self.differences.height:,} rows differ{since}"
+        return "\n".join([f"{head}: {differ}", f"{self.differences}", *left, *self.remarks])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +95,22 @@ class Proofs(Mapping[str, Proof]):
         return "\n".join([*map(repr, self.proofs.values()), *self.refused.values()])
 
 
+def _windows(rows: pl.DataFrame) -> str:
+    first = ", ".join(f"{name} {value}" for name, value in rows.row(0, named=True).items())
+    return f"window {first}" if rows.height == 1 else f"{rows.height:,} windows, {first} among them"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unsettled:
+    """The panes that do not follow from rows: those of windows with these values, by the reason; and their kept rows.
+
+    ``kept`` is None where the panes are not those of a view.
+    """
+
+    windows: Mapping[str, pl.DataFrame]
+    kept: pl.DataFrame | None
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """A source or a view, and its rows if they are kept."""
@@ -95,14 +130,20 @@ class Evaluation:
     for it where that cannot be done, but not for the view that is proved.
     """
 
-    def __init__(self, calls: list[DeclaredCall], named: Callable[[Any], Named | None]) -> None:
+    def __init__(
+        self,
+        calls: list[DeclaredCall],
+        named: Callable[[Any], Named | None],
+        unsettled: Callable[[Any], Unsettled | None] = lambda made: None,
+    ) -> None:
         self._calls = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
         self._named_of = named
         self._named: dict[int, Named] = {}
         self._order = {value_id: at for at, value_id in enumerate(reversed(self._calls))}
         self._values: dict[int, Any] = {}
-        self._stands_in: set[int] = set()
         self.over: dict[str, None] = {}
+        self._unsettled = unsettled
+        self.unproved: dict[str, pl.DataFrame] = {}
 
     def of(self, view: Any) -> Batch:
         """Return the rows that the definition of a view gives.
@@ -117,33 +158,9 @@ class Evaluation:
         if isinstance(batch, UnprovableError):
             raise batch
         assert isinstance(batch, Batch), "a view is a collection"
+        if batch.log:
+            raise UnprovableError(_is_log(batch.log))
         return batch.consolidated()
-
-    def evaluated(self) -> Iterator[tuple[int, DeclaredCall | None, Any]]:
-        """Yield the values, the last first, with their ids, and the calls that made them; no call for rows that are kept."""
-        order = sorted(self._values, key=lambda value_id: self._order.get(value_id, -1), reverse=True)
-        for value_id in order:
-            yield (
-                value_id,
-                None if value_id in self._stands_in else self._calls.get(value_id),
-                self._values[value_id],
-            )
-
-    def value(self, collection: Any) -> Any:
-        """Return the value of a collection.
-
-        Raises:
-            UnprovableError: it has none; says why.
-        """
-        return self._standing(collection)
-
-    def call_of(self, collection: Any) -> DeclaredCall:
-        """Return the call that made a collection."""
-        return self._calls[id(collection)]
-
-    def name_of(self, value_id: int) -> str:
-        """Return the name of a source or a view."""
-        return self._named[value_id].name
 
     def _other_forks(self, view: Any) -> Iterator[int]:
         """Yield the ids of a view and of the same view in the engines from which this one was forked."""
@@ -181,9 +198,7 @@ class Evaluation:
         except UnprovableError as reason:
             if value_id in self._named and value_id in self._calls and not is_proved:
                 try:
-                    contents = self._kept(self._named[value_id])
-                    self._stands_in.add(value_id)
-                    return contents
+                    return self._kept(self._named[value_id])
                 except UnprovableError:
                     return reason
             return reason
@@ -200,8 +215,34 @@ class Evaluation:
         except Exception as error:  # Whatever polars or a user's function raises.
             raise UnprovableError(f"polars does not evaluate {call.method}: {first_line(error)}") from error
         if isinstance(result, Batch):
-            return self._as_declared(result, call.result.schema)
+            if isinstance(receiver, Batch) and receiver.log and call.method != "latest":
+                raise UnprovableError(_is_log(receiver.log))
+            declared = self._as_declared(result, call.result.schema)
+            return declared if declared.log else self._settled(call, declared)
         return result
+
+    def _settled(self, call: DeclaredCall, made: Batch) -> Batch:
+        """Return the panes, those that do not follow from rows as they are kept."""
+        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest") else None
+        for reason, windows in {} if unsettled is None else unsettled.windows.items():
+            if not windows.height:
+                continue
+            if unsettled is None or unsettled.kept is None:
+                raise UnprovableError(f"{reason} in panes of which there is no view, {_windows(windows)}")
+            self.unproved[reason] = windows
+            ours, kept = (
+                frame.filter(is_among(frame.select(windows.columns), windows))
+                for frame in (made.frame, unsettled.kept)
+            )
+            made = made._of(
+                pl.concat(
+                    [
+                        made.frame.filter(~is_among(made.rows.select(windows.columns), windows)),
+                        kept.select(ours.columns),
+                    ]
+                )
+            )
+        return made
 
     def _as_declared(self, result: Batch, schema: pl.Schema) -> Batch:
         """Return the rows with the types that they have in views, where polars has others for counts."""
@@ -211,7 +252,8 @@ class Evaluation:
             raise UnprovableError(
                 f"polars gives the columns {result.columns}, and the view has {schema.names()}"
             )
-        return Batch(result.frame.cast(pl.Schema({**schema, DIFF: pl.Int64()})), result.event_time)
+        frame = result.frame.cast(pl.Schema({**schema, DIFF: pl.Int64()}))
+        return Batch(frame, result.event_time, result.shift, result.windows, result.log)
 
     def _kept(self, named: Named) -> Batch:
         rows = named.rows()
@@ -259,8 +301,15 @@ def differences(expected: Batch, contents: Batch) -> pl.DataFrame:
     return changed.clear()
 
 
-def proof(view: Any, epoch: int, evaluation: Evaluation, contents: pl.DataFrame) -> Proof:
-    """Return the proof of one view.
+def _is_log(mode: str) -> str:
+    return (
+        f"a view of {mode} panes is a log of when they were emitted, which the rows do not show; prove a view of .latest(), or "
+        'of .accumulate("retracting")'
+    )
+
+
+def proof(view: Any, epoch: int, evaluation: Evaluation, kept: pl.DataFrame) -> Proof:
+    """Return the proof of one view; from which epochs on rows differ is not in it.
 
     Raises:
         InputError: its definition cannot be evaluated; names the view, the reason and the way out.
@@ -270,4 +319,35 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, contents: pl.DataFrame)
     except UnprovableError as reason:
         raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
     over = tuple(evaluation.over)
-    return Proof(view.name, epoch, expected.frame.height, over, differences(expected, Batch(contents)))
+    differing = differences(expected, Batch(kept)).with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
+    return Proof(view.name, epoch, expected.frame.height, over, differing, evaluation.unproved)
+
+
+def first_epochs(
+    differing: pl.DataFrame, keys: Sequence[str], epochs: Sequence[int], at: Callable[[int], pl.DataFrame]
+) -> pl.DataFrame:
+    """Return the differing rows with the epoch from which on their key differs, or the row where rows have no keys.
+
+    ``at`` returns the rows that differ at an epoch; these differ at the last of the epochs. Cost: what ``at`` costs, a logarithmic number of times if all began in one epoch.
+    """
+    by = list(keys) or [name for name in differing.columns if name != EPOCH]
+    known: dict[int, pl.DataFrame] = {}
+    found: list[pl.DataFrame] = []
+    pending = [(differing.drop(EPOCH), 0, len(epochs) - 1)]
+    while pending:
+        rows, low, high = pending.pop()
+        if not rows.height:
+            continue
+        if low == high:
+            found.append(rows.with_columns(pl.lit(epochs[high], pl.UInt64).alias(EPOCH)))
+            continue
+        middle = (low + high) // 2
+        if middle not in known:
+            known[middle] = at(epochs[middle]).drop(EPOCH)
+        there = (
+            is_among(rows.select(by), known[middle].select(by))
+            if known[middle].height
+            else pl.repeat(False, rows.height, eager=True)
+        )
+        pending += [(rows.filter(there), low, middle), (rows.filter(~there), middle + 1, high)]
+    return pl.concat(found).sort(EPOCH, maintain_order=True)

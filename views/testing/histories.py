@@ -12,7 +12,6 @@ import polars as pl
 
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.watermarks.kinds import ByHand
 
 from ..dataframe.source import Source
 from ..engine.engine import Engine
@@ -141,7 +140,8 @@ class _Scribe:
     def watermark(self, draw: DrawFn) -> datetime | None:
         """Draw a move of the watermark, if it is moved by hand."""
         source = self._writer.source
-        if not isinstance(source._declared.watermark, ByHand) or draw(st.integers(0, 2)):
+        specification = source._declared.watermark
+        if specification is None or not specification.is_by_hand or draw(st.integers(0, 2)):
             return None
         self._watermark = draw(st.integers(self._watermark, SPAN))
         return _moment(self._watermark)

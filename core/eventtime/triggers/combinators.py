@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from ...columns.kernels import Mask
-from .kinds import AfterWatermark, AllOf, AnyOf, Repeat, Sequence, Trigger, Until, parts_of
-from .leaves import LEAVES, TriggerContext, TriggerState
+from ...data.instants import shown
+from .kinds import AfterWatermark, AllOf, AnyOf, Repeat, Sequence, Trigger, Until
+from .leaves import LEAVES, Times, TriggerContext, TriggerState
 
 
 class _AfterWatermark(TriggerState):
@@ -16,6 +18,21 @@ class _AfterWatermark(TriggerState):
         super().__init__(place)
         self._early, self._late = early, late
         self.parts = tuple(part for part in (early, late) if part is not None)
+
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        on_time = f"for the watermark to reach {shown(times.end)}"
+        if self._is_over(state) and self._late is not None:
+            return self._late.waits_for(state, times)
+        if self._early is None:
+            return [on_time]
+        return ["for the first of", f"  {on_time}", *_below([self._early], state, times)]
+
+    def waits_for_watermark(self, state: Mapping[str, int]) -> bool:
+        return not self._is_over(state) or super().waits_for_watermark(state)
+
+    def _is_over(self, state: Mapping[str, int]) -> bool:
+        """Return whether a window has emitted its on-time pane."""
+        return bool(state.get(f"{self.place}late"))
 
     def flags(self) -> list[str]:
         return [f"{self.place}done", f"{self.place}late"]
@@ -69,7 +86,27 @@ def _fire_again(part: TriggerState, context: TriggerContext, on: Mask) -> None:
     part.reset(context, on & part.finished(context))
 
 
-class _AnyOf(TriggerState):
+def _around_watermark(place: str, trigger: AfterWatermark, parts: tuple[TriggerState, ...]) -> TriggerState:
+    early = parts[0] if trigger.early is not None else None
+    return _AfterWatermark(place, early, parts[-1] if trigger.late is not None else None)
+
+
+class _Composed(TriggerState):
+    """A trigger that fires as its parts do."""
+
+    def __init__(self, place: str, parts: tuple[TriggerState, ...]) -> None:
+        super().__init__(place)
+        self.parts = parts
+
+
+def _below(parts: Iterable[TriggerState], state: Mapping[str, int], times: Times) -> list[str]:
+    return [f"  {line}" for part in parts for line in part.waits_for(state, times)]
+
+
+class _AnyOf(_Composed):
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return ["for the first of", *_below(self.parts, state, times)]
+
     def ready(self, context: TriggerContext) -> Mask:
         ready = context.none
         for part in self.parts:
@@ -80,7 +117,11 @@ class _AnyOf(TriggerState):
         self._done(context, on)
 
 
-class _AllOf(TriggerState):
+class _AllOf(_Composed):
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        unready = [part for part in self.parts if not state.get(f"{part.place}was ready")]
+        return ["for all of", *_below(unready, state, times)]
+
     def counters(self) -> list[str]:
         return []
 
@@ -102,7 +143,11 @@ class _AllOf(TriggerState):
         self._done(context, on)
 
 
-class _Sequence(TriggerState):
+class _Sequence(_Composed):
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        current = next((part for part in self.parts if not state.get(f"{part.place}over")), self.parts[-1])
+        return current.waits_for(state, times)
+
     def flags(self) -> list[str]:
         return [f"{self.place}done", *(f"{part.place}over" for part in self.parts)]
 
@@ -140,7 +185,10 @@ class _Sequence(TriggerState):
             before = before & over
 
 
-class _Repeat(TriggerState):
+class _Repeat(_Composed):
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return self.parts[0].waits_for(state, times)
+
     def flags(self) -> list[str]:
         return []
 
@@ -154,7 +202,10 @@ class _Repeat(TriggerState):
         _fire_again(self.parts[0], context, on)
 
 
-class _Until(TriggerState):
+class _Until(_Composed):
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return ["for the first of", *_below(self.parts, state, times)]
+
     def ready(self, context: TriggerContext) -> Mask:
         part, end = self.parts
         return (part.ready(context) | end.ready(context)) & ~self.finished(context)
@@ -166,12 +217,16 @@ class _Until(TriggerState):
         self._done(context, ended | (on & part.finished(context)))
 
 
-_COMPOSED: dict[type, type[TriggerState]] = {
-    AnyOf: _AnyOf,
-    AllOf: _AllOf,
-    Sequence: _Sequence,
-    Repeat: _Repeat,
-    Until: _Until,
+Composed = Callable[[str, Any, tuple[TriggerState, ...]], TriggerState]
+"""Makes the state of a composed trigger from its place in the tree, the trigger, and the states of its parts."""
+
+_COMPOSED: dict[type[Trigger], Composed] = {
+    AfterWatermark: _around_watermark,
+    AnyOf: lambda place, _, parts: _AnyOf(place, parts),
+    AllOf: lambda place, _, parts: _AllOf(place, parts),
+    Sequence: lambda place, _, parts: _Sequence(place, parts),
+    Repeat: lambda place, _, parts: _Repeat(place, parts),
+    Until: lambda place, _, parts: _Until(place, parts),
 }
 
 
@@ -179,13 +234,6 @@ def trigger_state(trigger: Trigger, place: str = "t") -> TriggerState:
     """Return the state of a trigger as parts that read and update columns."""
     if (leaf := LEAVES.get(type(trigger))) is not None:
         return leaf(place, trigger)
-    below = [trigger_state(part, f"{place}.{number}") for number, part in enumerate(parts_of(trigger))]
-    match trigger:
-        case AfterWatermark(early, late):
-            return _AfterWatermark(
-                place, below[0] if early is not None else None, below[-1] if late is not None else None
-            )
-        case _:
-            part = _COMPOSED[type(trigger)](place)
-            part.parts = tuple(below)
-            return part
+    below = tuple(trigger_state(part, f"{place}.{number}") for number, part in enumerate(trigger.components))
+    composed = next(_COMPOSED[kind] for kind in type(trigger).__mro__ if kind in _COMPOSED)
+    return composed(place, trigger, below)

@@ -10,7 +10,7 @@ from ...data.clock import START_OF_TIME
 from ...data.instants import shown, spelled
 from ...data.tags import tagged
 from .kinds import Trigger
-from .leaves import NO_TIMER, Leaf, TriggerContext, state_of
+from .leaves import NO_TIMER, Leaf, Times, TriggerContext, state_of
 
 
 @tagged("core.eventtime.triggers:AfterProcessingTime")
@@ -23,11 +23,6 @@ class AfterProcessingTime(Trigger):
     def __str__(self) -> str:
         return f"after_processing_time {spelled(self.delay)}"
 
-    def waits_for(self, state: Mapping[str, int]) -> str:
-        """Return the time at which it fires, once a row has come."""
-        at = state.get("at", NO_TIMER)
-        return "for rows" if at == NO_TIMER else f"for processing time to reach {shown(at + START_OF_TIME)}"
-
 
 @state_of(AfterProcessingTime)
 class AfterProcessingTimeState(Leaf):
@@ -36,6 +31,10 @@ class AfterProcessingTimeState(Leaf):
     def __init__(self, place: str, trigger: AfterProcessingTime) -> None:
         super().__init__(place)
         self._delay = trigger.delay
+
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        at = state.get(f"{self.place}at", NO_TIMER)
+        return ["for rows" if at == NO_TIMER else f"for processing time to reach {shown(at + START_OF_TIME)}"]
 
     def timers(self) -> list[str]:
         return [f"{self.place}at"]

@@ -11,7 +11,7 @@ from ...columns.grouping import consolidated_rows
 from ...columns.kernels import Index, Ints, Mask, physical
 from ...data.delta import Delta
 from .firing import Merging
-from .kinds import Pattern, Trigger, every_part
+from .kinds import Trigger
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +31,9 @@ class TriggerInputs:
     """
 
     def __init__(self, trigger: Trigger, prefix: str, keys: tuple[str, ...]) -> None:
-        parts = list(every_part(trigger))
-        self._sums = [name for part in parts if (name := getattr(part, "input", None))]
-        self._patterns = [(part.start, part.stop) for part in parts if isinstance(part, Pattern)]
+        parts = list(trigger.every_part())
+        self._sums = [name for part in parts for name in part.added_up]
+        self._patterns = [names for part in parts for names in part.patterns]
         self._prefix = prefix
         self._keys = keys
 

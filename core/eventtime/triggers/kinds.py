@@ -7,11 +7,11 @@ time, for rows or for a signal from outside, composed by any, all, sequence, rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
-import polars as pl
-
+from ...data.instants import spelled
 from ...data.tags import tagged
 
 
@@ -20,8 +20,8 @@ class Trigger:
     """The base class of triggers.
 
     A new kind is a frozen dataclass derived from this class, beside the ``Leaf`` that keeps its state
-    (``leaves.state_of``). The functions in this file treat an unknown kind as one that waits for something other than the
-    watermark, and then finishes.
+    (``leaves.state_of``). The members are those of one without parts that waits for something other than the watermark,
+    and then finishes; a kind overrides those in which it differs, and prints itself as users write it.
 
     >>> import evercurrent as ec
     >>> trigger: ec.Trigger = ec.after_count(3)
@@ -31,15 +31,79 @@ class Trigger:
 
     __slots__ = ()
 
-    def waits_for(self, state: Mapping[str, int]) -> str:
-        """Return in words what a window waits for, given the state columns of its trigger by the names that its leaf uses."""
-        return f"for {self}"
+    depends_on_order: ClassVar[bool] = False
+    """Whether it goes by the order in which rows come; its parts aside."""
+
+    refines_only: ClassVar[bool] = False
+    """Whether it fires in each epoch that brings rows, and never else."""
+
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the triggers of which it is directly composed."""
+        return ()
+
+    @property
+    def finishes(self) -> bool:
+        """Return whether it may finish, after which it never fires again."""
+        return True
+
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether it finishes when the watermark passes the end of the window, and not before."""
+        return False
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether it may reach a state in which only the watermark passing the end of the window makes it fire."""
+        return False
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """Return the columns of numbers or lengths that it adds up over rows."""
+        return ()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the Boolean columns that it needs."""
+        return ()
+
+    @property
+    def added_up(self) -> tuple[str, ...]:
+        """Return all columns that it adds up: numbers, and how many rows have a flag."""
+        return (*self.summed, *(() if self.patterns else self.flags))
+
+    @property
+    def patterns(self) -> tuple[tuple[str, str], ...]:
+        """Return the pairs of Boolean columns of which one has to come after the other."""
+        return ()
+
+    @property
+    def awaited_share(self) -> float | None:
+        """Return the share of the rows for whose watermark it waits; None if it waits for none."""
+        return None
+
+    @property
+    def repeated(self) -> str:
+        """Return it in words where it is repeated."""
+        return f"repeat({self})"
+
+    def every_part(self) -> Iterator[Trigger]:
+        """Yield it and all of which it is composed, each before its parts."""
+        yield self
+        for part in self.components:
+            yield from part.every_part()
 
 
 @tagged("core.eventtime.triggers:EveryEpoch")
 @dataclass(frozen=True, slots=True)
 class EveryEpoch(Trigger):
     """Fires at the end of every epoch that brought rows. Never finishes."""
+
+    refines_only = True
+    finishes = False
+
+    def __str__(self) -> str:
+        return "every epoch"
 
 
 @tagged("core.eventtime.triggers:AfterWatermark")
@@ -53,6 +117,30 @@ class AfterWatermark(Trigger):
     early: Trigger | None = None
     late: Trigger | None = None
 
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the early and the late one, as far as they are given."""
+        return tuple(part for part in (self.early, self.late) if part is not None)
+
+    @property
+    def finishes(self) -> bool:
+        """Return whether it has no late part."""
+        return self.late is None
+
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether it has no late part."""
+        return self.late is None
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether no early part fires before that."""
+        return self.early is None or self.early.waits_for_watermark_only
+
+    def __str__(self) -> str:
+        parts = [f"{name}={part}" for name, part in (("early", self.early), ("late", self.late)) if part]
+        return f"after_watermark({', '.join(parts)})"
+
 
 @tagged("core.eventtime.triggers:AtPeriod")
 @dataclass(frozen=True, slots=True)
@@ -65,6 +153,18 @@ class AtPeriod(Trigger):
     period: int
     aligned_to: int = 0
 
+    def __str__(self) -> str:
+        return f"at_period {self._length}"
+
+    @property
+    def repeated(self) -> str:
+        """Return it in words where it is repeated."""
+        return f"every {self._length}"
+
+    @property
+    def _length(self) -> str:
+        return spelled(self.period) + (f" from {spelled(self.aligned_to)}" if self.aligned_to else "")
+
 
 @tagged("core.eventtime.triggers:AfterCount")
 @dataclass(frozen=True, slots=True)
@@ -72,6 +172,14 @@ class AfterCount(Trigger):
     """Fires after at least this many rows since the last time. Finishes."""
 
     count: int
+
+    def __str__(self) -> str:
+        return f"after_count({self.count})"
+
+    @property
+    def repeated(self) -> str:
+        """Return it in words where it is repeated."""
+        return "each row" if self.count == 1 else f"repeat({self})"
 
 
 @tagged("core.eventtime.triggers:AfterSum")
@@ -82,6 +190,14 @@ class AfterSum(Trigger):
     input: str
     limit: int
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """Return the column."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        return f"after_bytes({self.limit}, {self.input})"
+
 
 @tagged("core.eventtime.triggers:Punctuation")
 @dataclass(frozen=True, slots=True)
@@ -90,14 +206,37 @@ class Punctuation(Trigger):
 
     input: str
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the column."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        return f"punctuation({self.input})"
+
 
 @tagged("core.eventtime.triggers:Pattern")
 @dataclass(frozen=True, slots=True)
 class Pattern(Trigger):
     """Fires when a row with ``stop`` comes after a row with ``start``, in order of arrival. Finishes."""
 
+    depends_on_order = True
+
     start: str
     stop: str
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return both columns."""
+        return self.start, self.stop
+
+    @property
+    def patterns(self) -> tuple[tuple[str, str], ...]:
+        """Return the pair of columns."""
+        return ((self.start, self.stop),)
+
+    def __str__(self) -> str:
+        return f"pattern({self.start}, {self.stop})"
 
 
 @tagged("core.eventtime.triggers:AfterPercentile")
@@ -105,7 +244,18 @@ class Pattern(Trigger):
 class AfterPercentile(Trigger):
     """Fires when a watermark that waits only for this share of the rows passes the end of the window. Finishes."""
 
+    depends_on_order = True
+    waits_for_watermark_only = True
+
     share: float
+
+    @property
+    def awaited_share(self) -> float:
+        """Return the share."""
+        return self.share
+
+    def __str__(self) -> str:
+        return f"after_percentile({self.share:g})"
 
 
 @tagged("core.eventtime.triggers:Signal")
@@ -113,23 +263,8 @@ class AfterPercentile(Trigger):
 class Signal(Trigger):
     """Fires on a signal from outside. Finishes."""
 
-
-@tagged("core.eventtime.triggers:Custom")
-@dataclass(frozen=True, slots=True)
-class Custom(Trigger):
-    """A user's trigger: four hooks over frames with a row per window that has changed.
-
-    The frame has the columns of ``state`` (Int64, 0 at first) and ``rows``, ``end``, ``watermark`` and
-    ``processing_time``. ``on_rows``, ``on_fire`` and ``on_merge`` return new state columns, ``should_fire`` a
-    Boolean column. With a state column ``wake_at``, the hooks are called again when processing time reaches it.
-    """
-
-    name: str
-    state: tuple[str, ...]
-    on_rows: Callable[[pl.DataFrame], pl.DataFrame]
-    should_fire: Callable[[pl.DataFrame], pl.Series]
-    on_fire: Callable[[pl.DataFrame], pl.DataFrame]
-    on_merge: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    def __str__(self) -> str:
+        return "signal()"
 
 
 @tagged("core.eventtime.triggers:AnyOf")
@@ -139,6 +274,24 @@ class AnyOf(Trigger):
 
     parts: tuple[Trigger, ...]
 
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the parts."""
+        return self.parts
+
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether all of the parts do."""
+        return all(part.finishes_on_time for part in self.parts)
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether all of the parts do."""
+        return all(part.waits_for_watermark_only for part in self.parts)
+
+    def __str__(self) -> str:
+        return f"any_of({', '.join(map(str, self.parts))})"
+
 
 @tagged("core.eventtime.triggers:AllOf")
 @dataclass(frozen=True, slots=True)
@@ -146,6 +299,29 @@ class AllOf(Trigger):
     """Fires when each of the parts would fire or would have fired; that finishes it."""
 
     parts: tuple[Trigger, ...]
+
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the parts."""
+        return self.parts
+
+    @property
+    def finishes(self) -> bool:
+        """Return whether all of the parts do."""
+        return all(part.finishes for part in self.parts)
+
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether any of the parts does."""
+        return any(part.finishes_on_time for part in self.parts)
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether any of the parts does."""
+        return any(part.waits_for_watermark_only for part in self.parts)
+
+    def __str__(self) -> str:
+        return f"all_of({', '.join(map(str, self.parts))})"
 
 
 @tagged("core.eventtime.triggers:Sequence")
@@ -155,13 +331,51 @@ class Sequence(Trigger):
 
     parts: tuple[Trigger, ...]
 
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the parts."""
+        return self.parts
+
+    @property
+    def finishes(self) -> bool:
+        """Return whether all of the parts do."""
+        return all(part.finishes for part in self.parts)
+
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether the last part does."""
+        return self.parts[-1].finishes_on_time
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether any of the parts does."""
+        return any(part.waits_for_watermark_only for part in self.parts)
+
+    def __str__(self) -> str:
+        return f"sequence({', '.join(map(str, self.parts))})"
+
 
 @tagged("core.eventtime.triggers:Repeat")
 @dataclass(frozen=True, slots=True)
 class Repeat(Trigger):
     """Fires as the part does, which begins again whenever it finishes. Never finishes."""
 
+    finishes = False
+
     part: Trigger
+
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return the part."""
+        return (self.part,)
+
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether the part does."""
+        return self.part.waits_for_watermark_only
+
+    def __str__(self) -> str:
+        return self.part.repeated
 
 
 @tagged("core.eventtime.triggers:Until")
@@ -172,80 +386,20 @@ class Until(Trigger):
     part: Trigger
     end: Trigger
 
+    @property
+    def components(self) -> tuple[Trigger, ...]:
+        """Return both."""
+        return self.part, self.end
 
-def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
-    """Return the triggers of which this one is directly composed."""
-    match trigger:
-        case AnyOf(parts) | AllOf(parts) | Sequence(parts):
-            return parts
-        case Repeat(part):
-            return (part,)
-        case Until(part, end):
-            return (part, end)
-        case AfterWatermark(early, late):
-            return tuple(part for part in (early, late) if part is not None)
-        case _:
-            return ()
+    @property
+    def finishes_on_time(self) -> bool:
+        """Return whether only ``end`` finishes it, on time."""
+        return not self.part.finishes and self.end.finishes_on_time
 
+    @property
+    def waits_for_watermark_only(self) -> bool:
+        """Return whether both do."""
+        return all(part.waits_for_watermark_only for part in self.components)
 
-def every_part(trigger: Trigger) -> Iterator[Trigger]:
-    """Yield the trigger and all of which it is composed, each before its parts."""
-    yield trigger
-    for part in parts_of(trigger):
-        yield from every_part(part)
-
-
-def depends_on_order(trigger: Trigger) -> bool:
-    """Whether a part of it goes by the order in which rows come: a pattern, or the lags of a share of the rows."""
-    return any(isinstance(part, AfterPercentile | Pattern) for part in every_part(trigger))
-
-
-def finishes(trigger: Trigger) -> bool:
-    """Return whether the trigger may finish, after which it never fires again."""
-    match trigger:
-        case EveryEpoch() | Repeat():
-            return False
-        case AfterWatermark(late=late):
-            return late is None
-        case Sequence(parts):
-            return all(finishes(part) for part in parts)
-        case AllOf(parts):
-            return all(finishes(part) for part in parts)
-        case _:
-            return True
-
-
-def finishes_on_time(trigger: Trigger) -> bool:
-    """Return whether the trigger finishes when the watermark passes the end of the window, and not before."""
-    match trigger:
-        case AfterWatermark(late=late):
-            return late is None
-        case Until(part, end):
-            return not finishes(part) and finishes_on_time(end)
-        case Sequence(parts):
-            return finishes_on_time(parts[-1])
-        case AllOf(parts):
-            return any(finishes_on_time(part) for part in parts)
-        case AnyOf(parts):
-            return all(finishes_on_time(part) for part in parts)
-        case _:
-            return False
-
-
-def waits_for_watermark_only(trigger: Trigger) -> bool:
-    """Return whether it may reach a state in which only the watermark passing the end of the window makes it fire."""
-    match trigger:
-        case AfterWatermark(early=early):
-            return early is None or waits_for_watermark_only(early)
-        case AfterPercentile():
-            return True
-        case Repeat(part):
-            return waits_for_watermark_only(part)
-        case AllOf(parts) | Sequence(parts):
-            return any(waits_for_watermark_only(part) for part in parts)
-        case AnyOf(parts):
-            return all(waits_for_watermark_only(part) for part in parts)
-        case Until(part, end):
-            return waits_for_watermark_only(part) and waits_for_watermark_only(end)
-        case _:
-            return False
+    def __str__(self) -> str:
+        return f"until({self.part}, {self.end})"

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 
 from ...columns.kernels import Ints, Mask
 from ...data.clock import START_OF_TIME
-from ...data.errors import InputError, first_line
+from ...data.instants import shown
 from .kinds import (
     AfterCount,
     AfterPercentile,
     AfterSum,
     AtPeriod,
-    Custom,
     EveryEpoch,
     Pattern,
     Punctuation,
@@ -83,6 +81,19 @@ class TriggerContext:
             self.state[name] = np.where(on, values, self.get(name))
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The end of a window, and the times that decide when its trigger fires, for explanations.
+
+    ``percentiles`` has the watermark of a share of the rows, by the share.
+    """
+
+    end: int
+    watermark: int
+    processing_time: int
+    percentiles: Mapping[float, int]
+
+
 class TriggerState(ABC):
     """The state of a part of a trigger, with its place in the tree."""
 
@@ -95,6 +106,20 @@ class TriggerState(ABC):
         yield self
         for part in self.parts:
             yield from part.every()
+
+    def waits_for(self, state: Mapping[str, int], times: Times) -> list[str]:
+        """Explain line by line what a window waits for, given its state; the parts of a part are indented below it."""
+        if state.get(f"{self.place}done"):
+            return ["for nothing more: this part has finished"]
+        return self.unfinished(state, times)
+
+    @abstractmethod
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        """Explain line by line what a window waits for whose part has not finished."""
+
+    def waits_for_watermark(self, state: Mapping[str, int]) -> bool:
+        """Return whether a window waits for the watermark to pass its end."""
+        return any(part.waits_for_watermark(state) for part in self.parts)
 
     def counters(self) -> list[str]:
         """Return the state columns that add up when windows merge."""
@@ -177,6 +202,9 @@ class Leaf(TriggerState):
 class EveryEpochState(TriggerState):
     """Fires whenever rows came or went."""
 
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return ["for the end of an epoch that brings rows"]
+
     def flags(self) -> list[str]:
         return []
 
@@ -198,6 +226,12 @@ class CountingState(Leaf):
         self._limit = limit
         self._input = input
 
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        so_far = state.get(f"{self.place}sum", 0)
+        missing = self._limit - so_far
+        unit = ("row" if missing == 1 else "rows") if self._input is None else f"of {self._input}"
+        return [f"for {missing:,} more {unit}: {so_far:,} of {self._limit:,} are there"]
+
     def counters(self) -> list[str]:
         return [f"{self.place}sum"]
 
@@ -211,6 +245,13 @@ class CountingState(Leaf):
         return enough & ~self.finished(context)
 
 
+class PunctuationState(CountingState):
+    """Fires when a row came in which a column is true."""
+
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return [f"for a row in which {self._input!r} is true"]
+
+
 @state_of(AtPeriod)
 class AtPeriodState(Leaf):
     """Fires when its timer is due, which rows have set."""
@@ -221,6 +262,15 @@ class AtPeriodState(Leaf):
 
     def timers(self) -> list[str]:
         return [f"{self.place}at"]
+
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        at = state.get(f"{self.place}at", NO_TIMER)
+        if at == NO_TIMER:
+            return ["for rows, which set its timer"]
+        return [
+            f"for processing time to reach {shown(at + START_OF_TIME)}: it was {shown(times.processing_time)} in the last epoch; "
+            "an epoch has to come, with rows or by engine.tick()"
+        ]
 
     def observe(self, context: TriggerContext, on: Mask) -> None:
         name, timer = f"{self.place}at", self._trigger
@@ -243,6 +293,12 @@ class PatternState(Leaf):
     def __init__(self, place: str, trigger: Pattern) -> None:
         super().__init__(place)
         self._columns = (trigger.start, trigger.stop)
+
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        start, stop = self._columns
+        if state.get(f"{self.place}begun"):
+            return [f"for a row with {stop!r}"]
+        return [f"for a row with {start!r} and after it one with {stop!r}"]
 
     def counters(self) -> list[str]:
         return [f"{self.place}begun", f"{self.place}ended", f"{self.place}begun anew"]
@@ -279,6 +335,10 @@ class PercentileState(Leaf):
         super().__init__(place)
         self._share = trigger.share
 
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        at = shown(times.percentiles[self._share])
+        return [f"for the watermark of {self._share:.0%} of the rows, which is at {at}, to pass the end"]
+
     def ready(self, context: TriggerContext) -> Mask:
         return context.passed[self._share] & context.pending & ~self.finished(context)
 
@@ -286,96 +346,11 @@ class PercentileState(Leaf):
 class SignalState(Leaf):
     """Fires on a signal."""
 
+    def unfinished(self, state: Mapping[str, int], times: Times) -> list[str]:
+        return ["for a call of view.fire(...)"]
+
     def ready(self, context: TriggerContext) -> Mask:
         return context.signalled & ~self.finished(context)
-
-
-@state_of(Custom)
-class CustomState(Leaf):
-    """Fires when a user's hook returns true."""
-
-    def __init__(self, place: str, trigger: Custom) -> None:
-        super().__init__(place)
-        self._trigger = trigger
-
-    def _column(self, name: str) -> str:
-        """Return the name of a user's state column, distinct from our own."""
-        return f"{self.place}state {name}"
-
-    def counters(self) -> list[str]:
-        return [self._column(name) for name in self._trigger.state if name != "wake_at"]
-
-    def timers(self) -> list[str]:
-        return [self._column("wake_at")] if "wake_at" in self._trigger.state else []
-
-    def observe(self, context: TriggerContext, on: Mask) -> None:
-        self._moved(context, on & (context.rows > 0), self._trigger.on_rows)
-
-    def ready(self, context: TriggerContext) -> Mask:
-        answer = self._called(self._trigger.should_fire, self._frame(context))
-        if not isinstance(answer, pl.Series) or answer.dtype != pl.Boolean or len(answer) != len(context):
-            raise InputError(
-                f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
-            )
-        fires: Mask = answer.fill_null(False).to_numpy()
-        return fires & ~self.finished(context)
-
-    def fire(self, context: TriggerContext, on: Mask) -> None:
-        self._moved(context, on, self._trigger.on_fire)
-        self._done(context, on)
-
-    def merged(self, context: TriggerContext, on: Mask) -> None:
-        if self._trigger.on_merge is not None:
-            self._moved(context, on, self._trigger.on_merge)
-
-    def _frame(self, context: TriggerContext) -> pl.DataFrame:
-        columns = {name: context.get(self._column(name)) for name in self._trigger.state}
-        if "wake_at" in columns:
-            at = columns["wake_at"]
-            columns["wake_at"] = np.where(at == NO_TIMER, 0, at + START_OF_TIME)
-        window_columns = {"rows": context.rows, "end": context.ends}
-        clocks = {
-            "watermark": np.full(len(context), context.watermark),
-            "processing_time": np.full(len(context), context.processing_time),
-        }
-        return pl.DataFrame({**columns, **window_columns, **clocks})
-
-    def _moved(self, context: TriggerContext, on: Mask, hook: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        if not on.any():
-            return
-        moved = self._called(hook, self._frame(context))
-        assert isinstance(moved, pl.DataFrame)
-        for name in self._trigger.state:
-            values = moved.get_column(name).cast(pl.Int64).to_numpy()
-            if name == "wake_at":
-                values = np.where(values == 0, NO_TIMER, values - START_OF_TIME)
-            context.put(self._column(name), on, values)
-
-    def _called(self, hook: Callable[[pl.DataFrame], object], frame: pl.DataFrame) -> object:
-        try:
-            answer = hook(frame)
-            if hook is not self._trigger.should_fire and (
-                not isinstance(answer, pl.DataFrame)
-                or answer.height != frame.height
-                or not set(self._trigger.state) <= set(answer.columns)
-            ):
-                raise TypeError(
-                    f"it gave {answer!r:.60} and not a frame with the state columns, a row per window"
-                )
-            if isinstance(answer, pl.DataFrame):
-                self._require_integers(answer)
-        except Exception as error:
-            raise InputError(
-                f"trigger {self._trigger.name!r}: a hook raised {type(error).__name__}: {first_line(error)}; nothing has changed"
-            ) from error
-        return answer
-
-    def _require_integers(self, frame: pl.DataFrame) -> None:
-        for name in self._trigger.state:
-            column = frame.get_column(name)
-            if not column.dtype.is_integer() or column.has_nulls():
-                type_text = f"{column.dtype}{' with nulls' if column.has_nulls() else ''}"
-                raise TypeError(f"state column {name!r} is {type_text} and not Int64 without nulls")
 
 
 LEAVES.update(
@@ -384,6 +359,6 @@ LEAVES.update(
         Signal: lambda place, _: SignalState(place),
         AfterCount: lambda place, trigger: CountingState(place, trigger.count, None),
         AfterSum: lambda place, trigger: CountingState(place, trigger.limit, trigger.input),
-        Punctuation: lambda place, trigger: CountingState(place, 1, trigger.input),
+        Punctuation: lambda place, trigger: PunctuationState(place, 1, trigger.input),
     }
 )

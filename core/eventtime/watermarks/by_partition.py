@@ -17,7 +17,7 @@ from ...data.tags import tagged
 from ...state.run import Layout, Run
 from ...state.run_columns import columns_of_run, run_of_columns
 from ...state.snapshot import NOTHING, PAYLOAD, Saved
-from .kinds import Arrived, BoundedDelay, Punctuated, Watermark
+from .kinds import Arrived, Watermark
 
 MARK, SEEN = "mark", "seen"
 """Columns of a partition: the highest mark of its rows, and the processing time at which the last ones came."""
@@ -37,11 +37,12 @@ class ByPartition(Watermark):
     unknown before ``at_least`` partitions have had rows. More than ``limit`` partitions are an error, unless some are
     idle: then those that have been idle for longest are dropped.
 
+    ``inner`` is the watermark of each partition, which follows from the marks of its rows.
     Cost: the rows, and the number of partitions.
     """
 
     column: str
-    inner: BoundedDelay | Punctuated
+    inner: Watermark
     idle_after: int | None
     at_least: int
     limit: int
@@ -50,6 +51,12 @@ class ByPartition(Watermark):
     def follows_processing_time(self) -> bool:
         """Return whether partitions become idle."""
         return self.idle_after is not None
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Return the column of partitions, and those that the watermark of a partition needs."""
+        inner = self.inner.columns_read
+        return None if inner is None else tuple(dict.fromkeys((self.column, *inner)))
 
     def start(self) -> Run:
         """Return no partitions."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ...columns.grouping import group
 from ...columns.kernels import Ints, Keys, Mask
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, OwnClock
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, MovedClock
 from ...state.partitioning import ONE, Route
 from ...state.protocol import KeptIn
 from ...state.snapshot import Saved
@@ -17,11 +18,30 @@ from ...state.spine import Spine
 from ...state.timers import Timers
 from ..triggers.window_columns import EMITTED, END, PENDING, START
 
+HELD_AT = "held_at"
+"""The saved fact of a held watermark that has the instant at which windows hold it."""
+
 FIRST_HOLDS = 16
 """The number of timers of each run that are read at first to find what holds the watermark."""
 
 
-class HeldWatermark(OwnClock):
+def is_held(facts: Mapping[str, Any]) -> bool:
+    """Return whether these are the saved facts of a held watermark."""
+    return HELD_AT in facts
+
+
+def held_at_of(facts: Mapping[str, Any]) -> int:
+    """Return the instant at which windows hold a saved watermark; the end of time if none does."""
+    held_at: int = facts.get(HELD_AT, END_OF_TIME)
+    return held_at
+
+
+def with_held_at(facts: Mapping[str, Any], held_at: int) -> dict[str, Any]:
+    """Return the saved facts of a watermark that windows hold at this instant."""
+    return {**facts, HELD_AT: held_at}
+
+
+class HeldWatermark(MovedClock):
     """The clock after windows: the watermark, held back by panes that have not been emitted yet.
 
     Dataflow Model, section 2.3, and Streaming 102: a watermark downstream must not pass a pane that is to come. Its state is
@@ -30,12 +50,12 @@ class HeldWatermark(OwnClock):
 
     route: Route | None = ONE
     kept_in: KeptIn = "both"
+    is_held = True
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._committed = self._staged = (START_OF_TIME, END_OF_TIME)
         self._is_found = self._was_found = False
-        self._pinned: tuple[int, int] | None = None
 
     @property
     def before(self) -> int:
@@ -70,10 +90,6 @@ class HeldWatermark(OwnClock):
         self._staged = max(self._committed[0], min(self._clock.now, held_at)), held_at
         self._is_found = True
 
-    def pin(self, before: int, now: int) -> None:
-        """Use these watermarks in this process until the next call: the windows that hold the clock are elsewhere."""
-        self._pinned = before, now
-
     def commit(self) -> None:
         """Make what was staged the state."""
         self._committed, self._was_found = self._staged, self._is_found
@@ -85,12 +101,12 @@ class HeldWatermark(OwnClock):
     def saved(self) -> Saved:
         """See ``State``: no pieces."""
         held, held_at = self._staged
-        return Saved((), {"committed": held, "held_at": held_at})
+        return Saved((), {"committed": held, HELD_AT: held_at})
 
     def restore(self, saved: Saved) -> None:
         """See ``State``."""
         facts = saved.facts
-        self._committed = facts.get("committed", START_OF_TIME), facts.get("held_at", END_OF_TIME)
+        self._committed = facts.get("committed", START_OF_TIME), held_at_of(facts)
         self._was_found = False
         self.discard()
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Ints, Mask, frame_of, keep
+from ...columns.kernels import Index, Ints, Mask, frame_of, gather, keep
 from ...data.clock import START_OF_TIME
+from ...data.delta import Delta
 from ...data.errors import PlanError
 from ...data.instants import resolution, shown, spelled
-from ...data.schema import require_columns
+from ...data.schema import DIFF, require_columns
 from ...data.tags import tagged
 from ...state.snapshot import NOTHING, Saved
 
@@ -73,6 +74,21 @@ class Watermark(ABC):
 
     future_limit: int | None = field(default=None, kw_only=True)
 
+    is_of_highest: ClassVar[bool] = False
+    """Whether the row with the highest event time of those that count alone moves it as all do."""
+
+    has_marks: ClassVar[bool] = False
+    """Whether it follows from the highest of the ``marks`` of the rows, and so can be one for each partition."""
+
+    stamps_rows: ClassVar[bool] = False
+    """Whether the event time of a row is the processing time of its batch."""
+
+    refuses_rows_behind: ClassVar[bool] = False
+    """Whether a row behind the watermark is an error."""
+
+    is_by_hand: ClassVar[bool] = False
+    """Whether it is moved by ``push`` and ``advance`` only."""
+
     @property
     def follows_processing_time(self) -> bool:
         """Return whether the watermark may move in an epoch that brings no rows."""
@@ -82,6 +98,39 @@ class Watermark(ABC):
     def depends_on_order(self) -> bool:
         """Return whether the order of the rows of an epoch matters."""
         return False
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Return the columns of a row by which it moves, event time aside; None: it may read all."""
+        return None
+
+    def evidence(self, instant: int, delta: Delta, times: Ints) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows with diffs that may move it, with the columns that it reads, and their event times."""
+        frame = rows = delta.frame
+        if self.columns_read is not None:
+            rows = frame_of([frame.get_column(name) for name in (*self.columns_read, DIFF)])
+        if not self.is_of_highest:
+            return rows, times
+        places = self._highest(instant, delta.diffs, times)
+        return gather(rows, places), times[places]
+
+    def _highest(self, instant: int, diffs: Ints, times: Ints) -> Index:
+        """Return the row with the highest event time that counts, and those that are too far ahead to count."""
+        added = diffs > 0
+        beyond = np.zeros(len(times), np.bool_)
+        if self.future_limit is not None:
+            beyond = added & (times > instant + self.future_limit)
+        counting = np.flatnonzero(added & ~beyond)
+        highest = counting[[np.argmax(times[counting])]] if len(counting) else counting
+        return np.sort(np.concatenate([highest, np.flatnonzero(beyond)]))
+
+    def marks(self, arrived: Arrived) -> Ints:
+        """Return the mark of each row, if the watermark ``has_marks``."""
+        raise AssertionError(f"{type(self).__name__} has no marks")
+
+    def of(self, mark: int) -> int:
+        """Return the watermark, given the highest mark, if it ``has_marks``."""
+        raise AssertionError(f"{type(self).__name__} has no marks")
 
     def start(self) -> Any:
         """Return the memory before any row."""
@@ -133,6 +182,10 @@ class Watermark(ABC):
 class ByHand(Watermark):
     """A watermark that is moved by ``push`` and ``advance`` only."""
 
+    is_by_hand = True
+    columns_read = ()
+    is_of_highest = True
+
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as it is moved by hand only."""
@@ -151,6 +204,10 @@ class ByHand(Watermark):
 @dataclass(frozen=True)
 class BoundedDelay(Watermark):
     """W = highest event time so far - delay: rows are at most ``delay`` out of order."""
+
+    has_marks = True
+    columns_read = ()
+    is_of_highest = True
 
     delay: int = 0
 
@@ -183,6 +240,10 @@ class BoundedDelay(Watermark):
 class Perfect(Watermark):
     """W = highest event time so far, and a row behind it is an error: the source is known to be in order."""
 
+    refuses_rows_behind = True
+    columns_read = ()
+    is_of_highest = True
+
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as only rows move it."""
@@ -204,6 +265,9 @@ class Perfect(Watermark):
 class BehindProcessingTime(Watermark):
     """W = processing time - delay, whatever the rows hold: it moves without rows too."""
 
+    columns_read = ()
+    is_of_highest = True
+
     delay: int = 0
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
@@ -219,6 +283,10 @@ class BehindProcessingTime(Watermark):
 @dataclass(frozen=True)
 class IngressTime(Watermark):
     """Event time is the processing time of the batch, stamped on each row; W is the same, and no row is ever late."""
+
+    stamps_rows = True
+    columns_read = ()
+    is_of_highest = True
 
     def advanced(self, memory: Any, arrived: Arrived) -> tuple[Any, int]:
         """Return the processing time, in the precision of the column of event time."""
@@ -242,12 +310,19 @@ class IngressTime(Watermark):
 class Punctuated(Watermark):
     """W = the highest event time among rows in which ``column`` is true, each of which is a punctuation."""
 
+    has_marks = True
+
     column: str = ""
 
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as only rows move it."""
         return False
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """Return the column of punctuations."""
+        return (self.column,)
 
     def start(self) -> int:
         """Return an unknown watermark."""

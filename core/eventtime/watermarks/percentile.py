@@ -43,6 +43,8 @@ class Percentile(Watermark):
     window: int = 1000
     at_least: int = 1
 
+    columns_read = ()
+
     @property
     def follows_processing_time(self) -> bool:
         """Return false, as only rows move it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import polars as pl
 
 from ...columns.json_texts import shown_row
 from ...columns.kernels import Ints, Mask, frame_of, keep
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now, OwnClock
+from ...data.clock import END_OF_TIME, START_OF_TIME, Collect, MovedClock, Now
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import (
@@ -29,10 +28,7 @@ from ...state.operator_contract import Operator
 from ...state.partitioning import ONE, Route
 from ...state.protocol import KeptIn
 from ...state.snapshot import Saved
-from .kinds import Arrived, IngressTime, Perfect, Watermark
-
-Collect = Callable[[Now, Delta, Ints], None]
-"""Takes rows that arrive, with their event times, in place of the clock of their source."""
+from .kinds import Arrived, Watermark
 
 NO_TIMES = np.zeros(0, np.int64)
 
@@ -61,7 +57,7 @@ FACTS = {
 """The saved facts of a source's event time, without the specification's memory: the fact, and its field."""
 
 
-class SourceClock(OwnClock):
+class SourceClock(MovedClock):
     """The watermark of a source: before this epoch and after its rows. Never moves back.
 
         W(after) = max(W(before), the specification's watermark after the rows, the watermark by hand)
@@ -80,7 +76,6 @@ class SourceClock(OwnClock):
         self._committed = _Progress(specification.start())
         self._staged: _Progress | None = None
         self._promised: int | None = None
-        self._pinned: tuple[int, int] | None = None
 
     @property
     def before(self) -> int:
@@ -94,13 +89,14 @@ class SourceClock(OwnClock):
         self._check("now")
         return self._latest.watermark if self._pinned is None else self._pinned[1]
 
-    def pin(self, before: int, now: int) -> None:
-        """Use these watermarks in this process until the next call: the rows that move the clock are in other processes."""
-        self._pinned = before, now
-
     def collect(self, collect: Collect) -> None:
-        """Hand rows that would move the clock to a function from now on: it is moved elsewhere."""
+        """See ``MovedClock``: of the rows of an epoch, those are handed on that the specification needs."""
         self._collect = collect
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """See ``MovedClock``: its memory is that of the specification."""
+        return "clock", self.specification
 
     @property
     def highest(self) -> int:
@@ -139,7 +135,8 @@ class SourceClock(OwnClock):
     def advance(self, now: Now, delta: Delta, times: Ints, dtype: pl.DataType) -> None:
         """Stage the progress by these rows with these event times. Call it once per epoch, with or without rows."""
         if self._collect is not None:
-            self._collect(now, delta, times)
+            if len(times):
+                self._collect(*self.specification.evidence(now.instant, delta, times))
             return
         assert self._staged is None, "advanced twice in one epoch"
         if not (len(times) or self.wakes_on_time):
@@ -264,7 +261,7 @@ class Arrive(Operator):
         self._ledger = ledger
 
     @property
-    def moved_clock(self) -> Clock | None:
+    def moved_clock(self) -> MovedClock | None:
         """Return the clock of the source."""
         return self.clock
 
@@ -289,13 +286,13 @@ class Arrive(Operator):
 
     def _timed(self, now: Now, delta: Delta) -> tuple[Delta, Ints]:
         """Return the accepted rows, and their event times."""
-        if isinstance(self.clock.specification, IngressTime):
+        if self.clock.specification.stamps_rows:
             delta = self._stamped(now, delta)
         times, usable = instants_in(delta.frame.get_column(self._event_time))
         if usable is not None:
             _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, ~usable)
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
-        if isinstance(self.clock.specification, Perfect):
+        if self.clock.specification.refuses_rows_behind:
             self._require_in_order(delta, times)
         return delta, times
 

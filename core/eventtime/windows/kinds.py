@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
+from ...columns.kernels import MANY_ROWS, Index, Ints, Mask, expand, gather, physical
 from ...columns.stable_hash import stable_words
 from ...data.calendar_days import calendar_steps
 from ...data.clock import END_OF_TIME, START_OF_TIME, Now
 from ...data.delta import Delta
 from ...data.errors import InputError, first_line
-from ...data.instants import instants_in, shown
+from ...data.instants import instants_in, shown, spelled
+from ...data.repeated import RepeatedDelta, Repeats
 from ...data.schema import DIFF, listed
 from ...data.tags import tagged
 from ...state.operator_contract import Operator
@@ -27,15 +28,65 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""
 
 
+class WindowTraits:
+    """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
+
+    Windows print themselves in words, for labels and messages.
+    """
+
+    __slots__ = ()
+
+    is_global = False
+    """Whether there is one window for all of time, without bounds in the rows."""
+
+    is_given = False
+    """Whether the bounds are in the rows already."""
+
+    needs_event_time = True
+    """Whether rows need an event time to be assigned."""
+
+    may_merge = False
+    """Whether windows of a key may become one."""
+
+    may_close = True
+    """Whether the rows of a window can be purged at some time, so that there may be a lateness."""
+
+    @property
+    def shifted_by_key(self) -> bool:
+        """Return whether the windows of a row depend on its key."""
+        return False
+
+    @property
+    def depends_on_key(self) -> bool:
+        """Return whether the windows of a row depend on the other rows of its key, sessions aside."""
+        return False
+
+    @property
+    def session_gap(self) -> int | None:
+        """Return the gap of sessions; None of other windows."""
+        return None
+
+    @property
+    def merged_by_user(self) -> bool:
+        """Return whether a user's function merges windows of a key."""
+        return False
+
+
 @tagged("core.eventtime.windows:Global")
 @dataclass(frozen=True, slots=True)
-class Global:
+class Global(WindowTraits):
     """One window for all of time."""
+
+    is_global = True
+    needs_event_time = False
+
+    def __str__(self) -> str:
+        return "the global window"
 
 
 @tagged("core.eventtime.windows:Fixed")
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(WindowTraits):
     """Windows of one size, side by side: start = t - (t - offset) mod size.
 
     With ``shifted_by_key`` those of a key are shifted by its ``key_phases``, so that not all close at once.
@@ -45,28 +96,45 @@ class Fixed:
     offset: int = 0
     shifted_by_key: bool = False
 
+    def __str__(self) -> str:
+        shifted = ", shifted by key" if self.shifted_by_key else ""
+        return f"fixed windows of {spelled(self.size)}{_from(self.offset)}{shifted}"
+
 
 @tagged("core.eventtime.windows:Sliding")
 @dataclass(frozen=True, slots=True)
-class Sliding:
+class Sliding(WindowTraits):
     """Windows of one size that start once a period; a row is in each of them that contains its instant."""
 
     size: int
     period: int
     offset: int = 0
 
+    def __str__(self) -> str:
+        return f"sliding windows of {spelled(self.size)} every {spelled(self.period)}{_from(self.offset)}"
+
 
 @tagged("core.eventtime.windows:Sessions")
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class Sessions(WindowTraits):
     """Rows of a key that are less than a gap apart, [first, last + gap)."""
 
+    may_merge = True
+
     gap: int
+
+    @property
+    def session_gap(self) -> int:
+        """Return the gap."""
+        return self.gap
+
+    def __str__(self) -> str:
+        return f"sessions with a gap of {spelled(self.gap)}"
 
 
 @tagged("core.eventtime.windows:Calendar")
 @dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(WindowTraits):
     """Days, weeks from Monday, months, quarters or years, or several: "1d", "2w", "1mo", "1q", "1y"; from midnight to midnight.
 
     The midnights are those of ``time_zone``; None is the zone of the column of event time, and UTC where it has none.
@@ -75,27 +143,48 @@ class Calendar:
     every: str
     time_zone: str | None = None
 
+    def __str__(self) -> str:
+        return f"calendar windows of {self.every}{f' in {self.time_zone}' if self.time_zone else ''}"
+
 
 @tagged("core.eventtime.windows:Count")
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(WindowTraits):
     """The rows of a key in order of event time, ``size`` at a time."""
 
+    depends_on_key = True
+    may_close = False
+
     size: int
+
+    def __str__(self) -> str:
+        return f"windows of {self.size} row{'s' if self.size > 1 else ''}"
 
 
 @tagged("core.eventtime.windows:LastRows")
 @dataclass(frozen=True, slots=True)
-class LastRows:
+class LastRows(WindowTraits):
     """The last rows of a key by event time, ``size`` of them."""
 
+    depends_on_key = True
+    may_close = False
+
     size: int
+
+    def __str__(self) -> str:
+        return f"the last {self.size} rows" if self.size > 1 else "the last row"
 
 
 @tagged("core.eventtime.windows:Given")
 @dataclass(frozen=True, slots=True)
-class Given:
+class Given(WindowTraits):
     """The windows that are in the columns already, as in the panes of a view."""
+
+    is_given = True
+    needs_event_time = False
+
+    def __str__(self) -> str:
+        return "the windows that are given"
 
 
 Assignment = Callable[[pl.DataFrame], pl.DataFrame]
@@ -103,11 +192,36 @@ Assignment = Callable[[pl.DataFrame], pl.DataFrame]
 
 @tagged("core.eventtime.windows:Custom")
 @dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(WindowTraits):
     """Windows by a user's functions from frames to frames of the same height, see ``AssignWindows`` and ``Merged``."""
+
+    needs_event_time = False
+    may_merge = True
 
     assign: Assignment
     merge: Assignment | None = None
+
+    @property
+    def depends_on_key(self) -> bool:
+        """Return whether windows of a key are merged."""
+        return self.merged_by_user
+
+    @property
+    def merged_by_user(self) -> bool:
+        """Return whether there is a function that merges them."""
+        return self.merge is not None
+
+    def __str__(self) -> str:
+        merged = f", merged by {_named(self.merge)}" if self.merge else ""
+        return f"windows by {_named(self.assign)}{merged}"
+
+
+def _from(offset: int) -> str:
+    return f" from {spelled(offset)} on" if offset else ""
+
+
+def _named(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 Window = Global | Fixed | Sliding | Sessions | Calendar | Count | LastRows | Given | Custom
@@ -209,7 +323,7 @@ def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
 
 def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Schema:
     """Return the columns of rows with their windows: two more, or those of that name replaced in place."""
-    if isinstance(window, Global | Given):
+    if window.is_global or window.is_given:
         return schema
     dtype = schema[event_time]
     bound = pl.Datetime("us", dtype.time_zone if isinstance(dtype, pl.Datetime) else None)
@@ -244,9 +358,8 @@ class AssignWindows(Operator):
         self._window = window
         self._event_time = event_time
         self._shift = shift_us
-        shifted = isinstance(window, Fixed) and window.shifted_by_key
-        assert not shifted or keys is not None, "windows that are shifted by key need the keys"
-        self._keys = tuple(keys or ()) if shifted else ()
+        assert not window.shifted_by_key or keys is not None, "windows that are shifted by key need the keys"
+        self._keys = tuple(keys or ()) if window.shifted_by_key else ()
         self._nothing = Delta.empty(schema)
         if isinstance(window, Calendar) and window.time_zone is None:
             self._window = Calendar(window.every, self._bound_type.time_zone)
@@ -260,22 +373,37 @@ class AssignWindows(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change, each row with its windows."""
         (delta,) = deltas
-        if isinstance(self._window, Global):
+        if self._window.is_global:
             return delta
         if not len(delta):
             return self._nothing
-        if isinstance(self._window, Given):
+        if self._window.is_given:
             self._forbid_missing_bounds(delta.frame)
             return delta
         if isinstance(self._window, Custom):
             return self._with_bounds(delta, None, *self._by_function(self._window.assign, delta.rows))
         times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
+        if (
+            isinstance(self._window, Sliding)
+            and len(delta) > MANY_ROWS
+            and not self._window.size % self._window.period
+        ):
+            return self._repeated(delta, self._window, times)
         rows, starts, ends = assign(self._window, times, self._phases(delta.frame))
         if not len(starts):
             return self._nothing
         self._forbid_far_bounds(starts, ends)
         dtype = self._bound_type
         return self._with_bounds(delta, rows, pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype))
+
+    def _repeated(self, delta: Delta, window: Sliding, times: Ints) -> Delta:
+        """Return each row in its last window, and that it is in those before it."""
+        repeats = Repeats((WINDOW_START, WINDOW_END), window.size // window.period, window.period)
+        starts = times - _since_start(window, times, None)
+        ends, dtype = starts + window.size, self._bound_type
+        self._forbid_far_bounds(starts - (window.size - window.period), ends)
+        bounds = pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype)
+        return RepeatedDelta(self._with_bounds(delta, None, *bounds), repeats)
 
     def _phases(self, frame: pl.DataFrame) -> Ints | None:
         if not (isinstance(self._window, Fixed) and self._keys):

@@ -27,9 +27,9 @@ from ...state.spine import Spine
 from ...state.timers import Timers
 from ..triggers.firing import MergedEnds, Merging, NothingMerged, places_among
 from .end_timers import closing
-from .kinds import WINDOW_END, WINDOW_START, Assignment, Custom
+from .kinds import WINDOW_END, WINDOW_START, Window
 from .merge_changes import MergeChanges, Moment, numbered
-from .row_windows import Merged, bounds_of, layout_of
+from .row_windows import bounds_of, layout_of, rewindow
 
 REMEDY = "or leave out .lateness(...): then every row is kept"
 
@@ -72,7 +72,7 @@ class MergeWindows(Operator):
         where: str,
         schema: pl.Schema,
         keys: Sequence[str],
-        window: Custom,
+        window: Window,
         *,
         lateness: int,
         clock: Clock,
@@ -80,7 +80,6 @@ class MergeWindows(Operator):
         may_split: bool,
         never_below_zero: NeverBelowZero | None = None,
     ) -> None:
-        assert window.merge is not None, "without merge there is nothing to do"
         self.schema = pl.Schema({name: dtype for name, dtype in schema.items() if name != WINDOW_END})
         self.ids = pl.Schema({name: schema[name] for name in (*keys, WINDOW_START)})
         self._keys = KeyColumns.of(tuple(keys))
@@ -90,7 +89,7 @@ class MergeWindows(Operator):
         self._may_retract = may_retract
         self._may_split = may_split
         self._never_below_zero = never_below_zero
-        self._windows = ClosingWindows(where, tuple(keys), window.merge)
+        self._windows = ClosingWindows(where, window, tuple(keys))
         self._rows = Spine(layout_of(window, schema), self._keys.route)
         self._timers = Timers(self._keys.route)
         self._nothing = Delta.empty(self.schema)
@@ -195,10 +194,10 @@ class MergeWindows(Operator):
 class ClosingWindows:
     """A user's function that merges windows, with the checks of what it gives where windows close."""
 
-    def __init__(self, where: str, keys: tuple[str, ...], merge: Assignment) -> None:
+    def __init__(self, where: str, window: Window, keys: tuple[str, ...]) -> None:
         self._where = f"{where}: merge"
         self._columns = [*keys, WINDOW_START, WINDOW_END]
-        self._merged = Merged(where, keys, merge)
+        self._merged = rewindow(where, window, keys)
 
     def merged(self, rows: KeyRows) -> Moment:
         """Return the rows with the windows that theirs are merged into.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.per_key import PerKey
 from ...state.run import Layout
 from ...state.spine import Spine
-from .kinds import WINDOW_END, WINDOW_START, Assignment, Count, Custom, LastRows, bounds_by_function
+from .kinds import WINDOW_END, WINDOW_START, Count, Custom, LastRows, Window, WindowTraits, bounds_by_function
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,36 +31,48 @@ class Rewritten:
     diffs: Ints
 
 
-class Rewindow(Protocol):
-    """A function that makes windows of all rows of some keys, as of one moment."""
+class Rewindow(ABC):
+    """A function that makes windows of one kind of all rows of some keys, as of one moment."""
 
-    @property
-    def count(self) -> int | None:
-        """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
-        ...
+    last_first: ClassVar[bool] = False
+    """Whether it needs the rows of a key from the last to the first."""
 
+    count: int | None = None
+    """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
+
+    @abstractmethod
+    def __init__(self, where: str, window: Any, keys: tuple[str, ...]) -> None:
+        """Make it for windows by these keys, of the kind that it is for."""
+
+    @abstractmethod
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows with their windows."""
-        ...
 
 
-def rewindow(where: str, window: Count | LastRows | Custom, keys: Sequence[str]) -> Rewindow:
-    """Return the function that makes windows of this kind from the rows of a key.
+MadeOf = TypeVar("MadeOf", bound=type[Rewindow])
 
-    Raises:
-        AssertionError: for ``Custom`` without ``merge``, whose windows do not depend on other rows.
-    """
-    if isinstance(window, Count):
-        return Counted(window.size)
-    if isinstance(window, LastRows):
-        return TheLast(window.size)
-    assert window.merge is not None, "without merge there is nothing to do"
-    return Merged(where, tuple(keys), window.merge)
+REWINDOWS: dict[type[WindowTraits], type[Rewindow]] = {}
+"""The functions of all kinds of windows that depend on the other rows of their key: see ``rewindow_of``."""
 
 
-def layout_of(window: Count | LastRows | Custom, schema: pl.Schema) -> Layout:
-    """Return the arrangement of rows by key: by window, then by the whole row; the last rows first for ``LastRows``."""
-    last_first = isinstance(window, LastRows)
+def rewindow_of(kind: type[WindowTraits]) -> Callable[[MadeOf], MadeOf]:
+    """Register the class of functions that make windows of a kind."""
+
+    def remember(made_by: MadeOf) -> MadeOf:
+        REWINDOWS[kind] = made_by
+        return made_by
+
+    return remember
+
+
+def rewindow(where: str, window: Window, keys: Sequence[str]) -> Rewindow:
+    """Return the function that makes windows of this kind, which ``depends_on_key``, from the rows of a key."""
+    return REWINDOWS[type(window)](where, window, tuple(keys))
+
+
+def layout_of(window: Window, schema: pl.Schema) -> Layout:
+    """Return the arrangement of rows by key: by window, then by the whole row; the last rows first for some kinds."""
+    last_first = REWINDOWS[type(window)].last_first
     bounds = (WINDOW_START, WINDOW_END)
     others = [name for name, dtype in schema.items() if name not in bounds and not dtype.is_nested()]
     order = tuple(Order(name, last_first, last_first) for name in (*bounds, *others))
@@ -107,7 +120,8 @@ class WindowByKey(PerKey):
         return pl.DataFrame([columns[name] for name in self.schema]), rewritten.diffs
 
 
-class Counted:
+@rewindow_of(Count)
+class Counted(Rewindow):
     """The rows of a key in order of event time, then of the row, ``size`` at a time; the last window may have fewer.
 
         window_start = first event time,   window_end = last event time + 1 us
@@ -115,10 +129,8 @@ class Counted:
     Windows of a key that start at the same instant end one microsecond later each, as they would be one otherwise.
     """
 
-    count = None
-
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, where: str, window: Count, keys: tuple[str, ...]) -> None:
+        self._size = window.size
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in their windows; a row with a count above one may be divided."""
@@ -137,14 +149,17 @@ class Counted:
         return Rewritten(positions, np.repeat(starts, lengths), np.repeat(ends, lengths), high - low)
 
 
-class TheLast:
+@rewindow_of(LastRows)
+class TheLast(Rewindow):
     """The last rows of a key by event time, then by the row, as one window; earlier rows are in none.
 
     window_start = first event time of these,   window_end = last event time + 1 us
     """
 
-    def __init__(self, size: int) -> None:
-        self.count = size
+    last_first = True
+
+    def __init__(self, where: str, window: LastRows, keys: tuple[str, ...]) -> None:
+        self.count = window.size
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in the window of their key; they were read from the last to the first."""
@@ -156,7 +171,8 @@ class TheLast:
         return Rewritten(np.arange(len(times)), starts, ends, rows.diffs)
 
 
-class Merged:
+@rewindow_of(Custom)
+class Merged(Rewindow):
     """The windows of a key, merged by a user's function.
 
     The function gets a frame of different windows: the columns of the keys, ``window_start`` and ``window_end``. Those
@@ -167,12 +183,11 @@ class Merged:
         InputError: the function fails, or returns something else.
     """
 
-    count = None
-
-    def __init__(self, where: str, keys: tuple[str, ...], merge: Assignment) -> None:
+    def __init__(self, where: str, window: Custom, keys: tuple[str, ...]) -> None:
+        assert window.merge is not None, "without merge there is nothing to do"
         self._where = f"{where}: merge"
         self._keys = keys
-        self._merge = merge
+        self._merge = window.merge
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in merged windows."""

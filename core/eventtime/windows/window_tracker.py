@@ -10,7 +10,7 @@ import polars as pl
 
 from ...columns.grouping import Groups, group
 from ...columns.kernels import Index, Ints, Keys, Mask, physical
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, MovedClock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.channels import Finding
@@ -150,7 +150,7 @@ class TrackWindows(Operator):
         self._signals = None
 
     @property
-    def moved_clock(self) -> Clock | None:
+    def moved_clock(self) -> MovedClock | None:
         """Return the watermark after its windows, if an operator reads it."""
         return self.hold if self.hold.is_read else None
 

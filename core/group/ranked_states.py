@@ -1,0 +1,185 @@
+"""Aggregates that are the value at a rank among the values of a group: the median and quantiles.
+
+If a batch is a large part of the rows, these are kept in one run, where the value at a rank is found by its place. Otherwise
+the rows of the touched groups are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ..columns.grouping import is_ones
+from ..columns.kernels import Floats, Index, Ints, Keys, at, expand
+from ..columns.nulls import nulls_in
+from ..data.schema import DIFF
+from ..state.lookup import KeyRows
+from ..state.run import Run
+from ..state.spine import Spine
+from .accumulators import Sums
+from .aggregate_states import MOST_WRITTEN_OUT, Change, RecomputedState, placed, require_few
+from .aggregates import RecomputedAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Which values of a group a quantile is made of: by ``method``, as polars names it, or the two middle ones (``median``)."""
+
+    method: str
+    quantile: float = 0.5
+
+    def of(self, counts: Ints, nulls: Ints) -> tuple[Ints, Ints]:
+        """Return the lower and the upper rank, from 0, among so many ascending values; nulls come before the values.
+
+        A quantile has one rank, computed with the floats with which polars computes it.
+
+        >>> [ranks.tolist() for ranks in Ranks("median").of(np.array([3, 4]), np.array([0, 0]))]
+        [[1, 1], [1, 2]]
+        >>> Ranks("nearest", 0.9).of(np.array([3, 20]), np.array([0, 0]))[0].tolist()
+        [2, 17]
+        """
+        if self.method == "median":
+            return (counts - 1) // 2, counts // 2
+        ranks = self._rank(counts.astype(np.float64), nulls.astype(np.float64)).astype(np.int64)
+        ranks = np.minimum(np.maximum(ranks, 0), np.maximum(counts - 1, 0))
+        return ranks, ranks
+
+    def _rank(self, counts: Floats, nulls: Floats) -> Floats:
+        if self.method == "equiprobable":
+            highest: Floats = np.ceil(counts * self.quantile) - 1
+            return highest
+        exact = (counts - 1) * self.quantile + nulls
+        match self.method:
+            case "lower":
+                return np.floor(exact) - nulls
+            case "higher":
+                return np.ceil(exact) - nulls
+            case "nearest":
+                return np.floor(exact) + (exact - np.floor(exact) >= 0.5) - nulls
+        raise AssertionError(f"{self.method} takes a mean of values at two ranks")
+
+
+RANKED = (
+    *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()),
+    *(pl.Float32(), pl.Float64()),
+)
+"""The types of values whose ranks are found by order."""
+
+METHODS = ("lower", "higher", "nearest", "equiprobable")
+"""The methods of quantiles that are one of the values."""
+
+
+class RankedState(RecomputedState):
+    """The value at a rank of each group, over rows that have one column, of numbers, and are in its order."""
+
+    def __init__(
+        self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, ranks: Ranks
+    ) -> None:
+        super().__init__(aggregate, arrangement, keyless=keyless)
+        (self._input,) = aggregate.inputs
+        self._ranks = ranks
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        return self._of_run(self._spine.merged(), keys)
+
+    def change(self, change: Change) -> pl.Series:
+        """See ``AggregateState``."""
+        whole = self._spine.whole()
+        if whole is None:
+            return super().change(change)
+        before, after = whole
+        were = self._of_run(before, change.keys.take(change.groups[: change.count_before]))
+        return were.append(self._of_run(after, change.keys.take(change.groups[change.count_before :])))
+
+    def _of_run(self, run: Run, keys: Keys) -> pl.Series:
+        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
+        return self._of_ranges(run.payload.get_column(self._input), diffs, *run.find(keys))
+
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
+        starts = np.searchsorted(rows.owners, np.arange(height + 1))
+        return self._of_ranges(rows.payload.get_column(self._input), rows.diffs, starts[:-1], starts[1:])
+
+    def _of_ranges(self, values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> pl.Series:
+        """Return the result of each group; its rows are those from one place to another, each as often as its diff."""
+        ranges = _Ranges.of(values, diffs, lower, upper)
+        groups = np.flatnonzero(ranges.counts)
+        ranks = self._ranks.of(ranges.counts[groups], ranges.nulls[groups])
+        result = at(values, ranges.places(groups, ranks[0]))
+        if self._ranks.method == "median":
+            result = mean(result, at(values, ranges.places(groups, ranks[1])))
+        result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
+        return placed(result, groups, len(lower), self._of_nothing)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Rows in an order, of which each group has those from ``lower`` to ``upper``, with ``counts`` values and ``nulls``.
+
+    ``ends`` counts the values before each row, and all; None if each row is one value.
+    """
+
+    lower: Index
+    counts: Ints
+    nulls: Ints
+    ends: Ints | None
+
+    @staticmethod
+    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> _Ranges:
+        """Return the ranges. Cost: a pass over all rows where diffs are not 1, or values are null; else that of the groups."""
+        if not values.has_nulls() and is_ones(diffs):
+            return _Ranges(lower, upper - lower, np.zeros(len(lower), np.int64), None)
+        # More than the limit is refused, as soon as one of these groups has it.
+        times = np.minimum(np.maximum(diffs, 0), MOST_WRITTEN_OUT + 1)
+        if values.has_nulls():
+            is_null = nulls_in(values)
+            ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
+        else:
+            ends, null_ends = running(times), np.zeros(len(times) + 1, np.int64)
+        counts, nulls = ends[upper] - ends[lower], null_ends[upper] - null_ends[lower]
+        if float(counts.sum(dtype=np.float64)) + float(nulls.sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
+            require_few(np.maximum(diffs[expand(lower, upper)[0]], 0))
+        return _Ranges(lower, counts, nulls, ends)
+
+    def places(self, groups: Index, ranks: Ints) -> Index:
+        """Return the rows in which these groups have the values at these ranks."""
+        places: Index = self.lower[groups] + ranks
+        if self.ends is None:
+            return places
+        target_counts = self.ends[self.lower[groups]] + ranks
+        # Most rows are one value.
+        near: Index = np.minimum(places, len(self.ends) - 2)
+        elsewhere = np.flatnonzero((self.ends[near] > target_counts) | (self.ends[near + 1] <= target_counts))
+        near[elsewhere] = np.searchsorted(self.ends, target_counts[elsewhere], side="right") - 1
+        return near
+
+
+def mean(low: pl.Series, high: pl.Series) -> pl.Series:
+    """Return the mean of two values of each group as polars computes a median: with the same roundings.
+
+    >>> mean(pl.Series([1, 2]), pl.Series([2, 2])).to_list()
+    [1.5, 2.0]
+    """
+    if low.dtype == pl.Float32:
+        return pl.Series(low.name, _mean(low.to_numpy(), high.to_numpy(), np.float32(0.5)))
+    one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
+    return pl.Series(low.name, _mean(one, other, np.float64(0.5)))
+
+
+def _mean(low: Any, high: Any, half: np.floating[Any]) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(low == high, low, half * (high - low) + low)
+
+
+def running(times: Ints) -> Ints:
+    """Return the sums of the numbers before each, and of all.
+
+    >>> running(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
+    sums = np.zeros(len(times) + 1, np.int64)
+    np.cumsum(times, out=sums[1:])
+    return sums

@@ -1,0 +1,78 @@
+"""Runs of a spine are merged as they pile up, so that a look-up visits few of them, and an entry is moved a few times.
+
+With ``FAN`` = 4, an entry takes part in at most log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1)
+times as many runs (``merge_policy``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
+from .merge_policy import due_from
+from .row_merge import merged_rows
+from .run import Layout, Run, empty_run, merge
+from .version import Version
+from .waiting import Waiting, rows_in
+
+Runs = tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Merges runs of one layout; ``count`` is called with the number of entries that are moved.
+
+    Runs that would merge into more than ``most`` entries stay apart, so that every merge fits into memory.
+    """
+
+    layout: Layout
+    most: int | None
+    count: Callable[[int], None]
+
+    def merged(self, runs: Sequence[Run]) -> Run:
+        """Return the sum of these runs. Cost: their entries."""
+        if not runs:
+            return empty_run(self.layout)
+        self.count(sum(map(len, runs)) if len(runs) > 1 else 0)
+        return merged_rows(self.layout, runs) or merge(self.layout, runs)
+
+    def piled(self, runs: Runs) -> Runs:
+        """Merge what is due, all at once."""
+        while (start := self._due(runs)) is not None:
+            runs = (*runs[:start], *filter(len, [self.merged(runs[start:])]))
+        return runs
+
+    def piled_gradually(self, runs: Runs, merging: Merging, added: int) -> tuple[Runs, Merging]:
+        """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
+        behind = end_of(merging, runs)
+        while (start := self._due(runs[behind:])) is not None:
+            due = runs[behind + start :]
+            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most is None:
+                merging = (*merging, GradualMerge.of(due))
+                break
+            runs = (*runs[: behind + start], *filter(len, [self.merged(due)]))
+        runs, merging, moved = advanced(self.layout, runs, merging, added, self._due)
+        self.count(moved)
+        return runs, merging
+
+    def tidied(self, version: Version, sorted_waiting: Callable[[Waiting], Run]) -> Version:
+        """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
+
+        Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
+        (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
+        other merges are merged when they have doubled.
+        """
+        runs, waiting = version.parts
+        entries = sum(map(len, runs)) + rows_in(waiting)
+        attempts = not any(version.totals.values()) or entries > 2 * (self.most or entries)
+        attempts = attempts and entries >= version.attempt_from
+        if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
+            return version
+        every = runs if not waiting else (*runs, sorted_waiting(waiting))
+        whole = tuple(merged_in_ranges(self.merged, every, self.most))
+        attempt_from = 2 * sum(map(len, whole)) if attempts else version.attempt_from
+        return version.with_parts(whole, (), attempt_from=attempt_from, wasted=0, merging=())
+
+    def _due(self, runs: Runs) -> int | None:
+        return due_from([*map(len, runs)], self.most)

@@ -1,0 +1,99 @@
+"""Runs of rows are merged by inserting the entries of the smaller one, which costs less than sorting all entries again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from ..columns.grouping import boundaries
+from ..columns.kernels import Index, Ints, Keys, Words, gather, stack
+from ..columns.order_words import has_order_word, order_words
+from ..data.schema import DIFF
+from .run import FEW_ENTRIES, Layout, Run, run_of_entries, words_of_rows
+
+Column = TypeVar("Column", Ints, Words)
+
+
+def is_insertable(layout: Layout) -> bool:
+    """Return whether rows are one value, by which they are in order: then its order word takes the place of the row."""
+    if not layout.by_row or len(layout.order) != 1 or [*layout.payload] != [layout.order[0].column]:
+        return False
+    return has_order_word(layout.payload[layout.order[0].column])
+
+
+def inserted(layout: Layout, large: Run, small: Run) -> Run | None:
+    """Return the sum of two runs with an insertable layout; None if nulls are among the values, or the large run is small.
+
+    Cost: a search for each entry of the small run, and one copy of all columns.
+    """
+    (order,) = layout.order
+    columns = [run.payload.get_column(order.column) for run in (large, small)]
+    if len(large) < FEW_ENTRIES or any(column.has_nulls() for column in columns):
+        return None
+    if any(run.sums.keys() != {DIFF} or run.rows is None for run in (large, small)):
+        return None
+    stored, words = (~order_words(each) if order.descending else order_words(each) for each in columns)
+    starts = boundaries(small.keys)
+    times = np.diff(starts, append=len(small))
+    lower, upper = (np.repeat(bound, times) for bound in large.find(small.keys.take(starts)))
+    at = first_not_below(stored, words, lower, upper)
+    is_there = (at < upper) & (stored[np.minimum(at, len(stored) - 1)] == words)
+    diffs = large.sums[DIFF].copy()
+    diffs[at[is_there]] += small.sums[DIFF][is_there]
+    new = np.flatnonzero(~is_there)
+    return _with_entries(large, diffs, small, new, at[new] + np.arange(len(new)))
+
+
+def first_not_below(stored: Ints, bounds: Ints, lower: Index, upper: Index) -> Index:
+    """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound."""
+    lower, upper = lower.copy(), upper.copy()
+    searched = np.flatnonzero(lower < upper)
+    while len(searched):
+        middle = (lower[searched] + upper[searched]) >> 1
+        below = stored[middle] < bounds[searched]
+        lower[searched] = np.where(below, middle + 1, lower[searched])
+        upper[searched] = np.where(below, upper[searched], middle)
+        searched = searched[lower[searched] < upper[searched]]
+    return lower
+
+
+def _with_entries(large: Run, diffs: Ints, small: Run, new: Index, places: Index) -> Run:
+    """Return a run, with these diffs, with some entries of another one at their places in the result."""
+    if not len(new):
+        return run_of_entries(large.keys, large.payload, {DIFF: diffs}, large.rows)
+    size = len(large) + len(new)
+    is_old = np.ones(size, np.bool_)
+    is_old[places] = False
+    old = np.flatnonzero(is_old)
+
+    def of_both(one: Column, other: Column) -> Column:
+        column = np.empty(size, one.dtype)
+        column[old], column[places] = one, other
+        return column
+
+    def of_words(one: Keys, other: Keys) -> Keys:
+        first = of_both(one.first, other.first[new])
+        if one.second is None and other.second is None:
+            return Keys(first)
+        return Keys(first, of_both(one.seconds(), other.seconds()[new]))
+
+    entries = of_both(np.arange(len(large)), len(large) + new)
+    payload = gather(stack([large.payload, small.payload]), entries)
+    totals = {DIFF: of_both(diffs, small.sums[DIFF][new])}
+    keys, rows = of_words(large.keys, small.keys), of_words(words_of_rows(large), words_of_rows(small))
+    return run_of_entries(keys, payload, totals, rows)
+
+
+def merged_rows(layout: Layout, runs: Sequence[Run]) -> Run | None:
+    """Return what ``merge`` returns of runs of which the first is the largest, in less time; None if it does not apply."""
+    large, *others = runs
+    if not others or not is_insertable(layout) or len(large) < max(map(len, others)):
+        return None
+    for small in others:
+        merged = inserted(layout, large, small)
+        if merged is None:
+            return None
+        large = merged
+    return large

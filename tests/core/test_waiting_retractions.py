@@ -1,0 +1,127 @@
+"""Retractions are checked against rows that wait: by their words, or by their marks where these are not made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+
+import evercurrent as ec
+import evercurrent.core.state.spine as spine_module
+import evercurrent.core.state.waiting as waiting_module
+from evercurrent.core.columns.directory import entries_among
+from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.run import Layout, make_run
+from evercurrent.core.state.spine import Spine
+from harness import circuit_of, contents
+from oracle import freeze
+from strategies import of_profile
+
+SOME = {
+    pl.Int64: st.integers(0, 3) | st.none(),
+    pl.String: st.sampled_from(["a", "b", "a text of some length", None]),
+    pl.Float64: st.sampled_from([0.0, -0.0, float("nan"), 1.5, None]),
+}
+"""A few values of a type, some of which are equal and look different."""
+
+
+@pytest.mark.parametrize("looks", [0, 1, 10**9])
+@pytest.mark.parametrize("unhashed", [0, 3, 2**16])
+@pytest.mark.parametrize(
+    "schema",
+    [{"k": pl.Int64}, {"k": pl.Int64, "x": pl.String}, {"x": pl.Float64, "k": pl.String}, {"x": pl.String}],
+)
+@of_profile(0.5, quick=20)
+@given(data=st.data())
+def test_a_retraction_is_accepted_as_often_as_the_row_is_there(
+    looks: int, unhashed: int, schema: dict[str, Any], data: st.DataObject
+) -> None:
+    row = st.tuples(*[SOME[dtype] for dtype in schema.values()])
+    entry = st.tuples(row, st.sampled_from([1, 1, 2, -1, -2]))
+    epochs = data.draw(st.lists(st.lists(entry, min_size=1, max_size=6), max_size=6))
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(spine_module, "LOOKS", looks)
+        patches.setattr(spine_module, "MOST_ENTRIES", 8 if looks else 2**22)
+        patches.setattr(spine_module, "UNHASHED_FROM", unhashed)
+        patches.setattr(waiting_module, "APART_FROM", max(unhashed, 4))
+        engine = ec.Engine()
+        view = engine.view("kept", engine.source("a", schema, kind="diffs", strict=False).select(*schema))
+        held, refused = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+        for entries in epochs:
+            engine.push(
+                "a",
+                pl.DataFrame(
+                    [(*each, diff) for each, diff in entries], {**schema, DIFF: pl.Int64}, orient="row"
+                ),
+            )
+            added = Counter[tuple[Any, ...]]()
+            for each, diff in entries:
+                added[tuple(map(freeze, each))] += diff
+            for each, diff in added.items():
+                accepted = max(diff, -held[each])
+                held[each] += accepted
+                refused[each] += accepted - diff
+            assert contents(view).counts == {row: count for row, count in held.items() if count}
+        ledger = engine.ledger()
+        assert ledger.height == sum(map(bool, refused.values())) or len(epochs) > 1
+
+
+@of_profile(0.3, quick=20)
+@given(
+    epochs=st.lists(
+        st.lists(st.tuples(SOME[pl.Float64], SOME[pl.String], st.sampled_from([1, 1, 2, -1])), max_size=6),
+        max_size=6,
+    ),
+    reads=st.sets(st.integers(0, 5)),
+)
+def test_nobody_sees_whether_rows_were_hashed_when_they_came(
+    epochs: list[list[tuple[Any, ...]]], reads: set[int]
+) -> None:
+    schema = {"x": pl.Float64, "k": pl.String}
+    kept: list[list[Any]] = []
+    for unhashed in (0, 2**16):
+        engine = ec.Engine()
+        view = engine.view("kept", engine.source("a", schema, kind="diffs", strict=False).select("x", "k"))
+        (state,) = [each for each in circuit_of(engine).states if isinstance(each, Spine)][:1]
+        kept.append([])
+        with pytest.MonkeyPatch.context() as patches:
+            patches.setattr(spine_module, "UNHASHED_FROM", unhashed)
+            patches.setattr(waiting_module, "APART_FROM", 4)
+            for number, entries in enumerate(epochs):
+                frame = pl.DataFrame(entries, {**schema, DIFF: pl.Int64}, orient="row")
+                engine.push("a", frame)
+                waits = state.version.parts[1]
+                assert not waits or unhashed or waits[-1].marks is not None or frame.height < len(waits[-1])
+                if number in reads:
+                    kept[-1].append([state.columns_of(piece) for piece in state.saved().pieces])
+        kept[-1] += [[view.deltas().frame(), state.columns_of(state.merged())]]
+    for ours, theirs in zip(*kept, strict=True):
+        assert [str(frame.rows()) for frame in ours] == [str(frame.rows()) for frame in theirs]
+
+
+@of_profile(0.5, quick=60)
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=30),
+    keys=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=12),
+    spread=st.sampled_from([1, 2**60, 3 * 2**61]),
+)
+def test_entries_are_found_among_keys_whose_first_words_collide(
+    entries: list[tuple[int, int]], keys: set[tuple[int, int]], spread: int
+) -> None:
+    def words(pairs: list[tuple[int, int]]) -> Keys:
+        first = np.array([pair[0] * spread % 2**64 for pair in pairs], np.uint64)
+        return Keys(first, np.array([pair[1] for pair in pairs], np.uint64))
+
+    run = make_run(Layout(), words(sorted(keys)), pl.DataFrame(), {DIFF: np.ones(len(keys), np.int64)})
+    ordered = list(zip(run.keys.first.tolist(), run.keys.seconds().tolist(), strict=True))
+    given_words = words(entries)
+    pairs = list(zip(given_words.first.tolist(), given_words.seconds().tolist(), strict=True))
+    places, owners = entries_among(given_words, run.keys)
+    expected = [(place, ordered.index(pair)) for place, pair in enumerate(pairs) if pair in ordered]
+    assert list(zip(places.tolist(), owners.tolist(), strict=True)) == expected

@@ -1,0 +1,151 @@
+"""Views that are filled piece by piece, while views come and go and epochs go on, are those that were declared from the start."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import assume, example, given
+
+import evercurrent as ec
+from evercurrent.core.data.errors import ArithmeticRefusedError
+from evercurrent.views.engine import fills
+from harness import contents
+from laws.test_declared_later import HEADS, Live
+from strategies import Case, Draw, Epoch, cases, of_profile
+
+Step = tuple[str, int, int]
+"""What is done: "fill", "add", "drop", "advance", "complete" or "kill"; the number of a view; a line, or how many pieces."""
+
+DOINGS = ("fill", "fill", "fill", "add", "drop", "advance", "advance", "complete", "kill")
+
+
+@st.composite
+def steps(draw: Draw) -> list[list[Step]]:
+    """What is done before the first epoch, and after each of them."""
+    one = st.tuples(st.sampled_from(DOINGS), st.integers(0, 2), st.integers(0, 3))
+    return [draw(st.lists(one, min_size=1, max_size=5)) for _ in range(5)]
+
+
+class Filled(Live):
+    """Beside what ``Live`` does, views are filled piece by piece, as far as they are ``advanced``."""
+
+    def _open(self) -> None:
+        self.pending: dict[str, str] = {}
+        super()._open()
+
+    def do(self, what: str, view: int, line: int) -> None:
+        names = list(self.lines)
+        name, defined = f"view {view}", names[line % len(names)]
+        filling = self.engine._running.fills.get(name)
+        if what == "fill":
+            self._fill(name, defined)
+        elif what == "advance" and filling is not None:
+            for _ in range(line + 1):
+                filling.advance()
+        elif what == "complete" and name in self.pending:
+            self._complete(name)
+        elif what == "kill" and self.path is not None and self.shown:
+            self._kill()
+        elif what in ("add", "drop"):
+            try:
+                before = self.engine.epoch_number
+                super().do(what, view, line)
+            except ec.PlanError as refused:
+                if "is being filled from it" not in str(refused) or self.engine.epoch_number != before:
+                    raise
+            else:
+                if what == "drop" and name in self.pending:
+                    self.engine.drop_view(name)
+                self.pending.pop(name, None)
+        self.check()
+
+    def _fill(self, name: str, defined: str) -> None:
+        made = self.engine.view(name, self.lines[defined], replace=True, background=True)
+        if made.filling is None:
+            self.shown[name] = defined
+            self.pending.pop(name, None)
+            return
+        self.pending[name] = defined
+        assert self.engine.filling[name].state == "filling"
+        with pytest.raises(ec.NotFilledError, match=r"is being filled: .* wait for it"):
+            made.read()
+
+    def _complete(self, name: str) -> None:
+        before = self.engine.epoch_number
+        view = self.engine._running.fills[name].view
+        with self.engine.turn:
+            view.wait()
+        assert self.engine.epoch_number == before + 1
+        assert view is self.engine.views[name]
+        self.shown[name] = self.pending.pop(name)
+
+    def _kill(self) -> None:
+        """The process ends; the program is started again, with the views that were being filled."""
+        declared = {**self.shown, **self.pending}
+        before = self.engine.epoch_number
+        replaced = [name for name in self.pending if name in self.shown]
+        self.engine._running.fills.stop_all()
+        del self.engine
+        for name in replaced:
+            declared[name] = self.shown[name]
+        self.shown = declared
+        self._open()
+        assert self.engine.epoch_number in (before, before + 1), "what is new is filled in one epoch"
+
+    def push(self, epoch: Epoch) -> None:
+        super().push(epoch)
+        for number, name in enumerate(list(self.pending)):
+            if number % 2:
+                self.engine._running.fills[name].advance()
+
+    def finish(self) -> None:
+        for name in list(self.pending):
+            self._complete(name)
+        self.check()
+
+
+@contextmanager
+def in_small_pieces() -> Iterator[None]:
+    """No thread: the law says when a piece is computed, each of them of few rows."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fills.Filling, "start", lambda _: None)
+        patched.setattr(fills, "PIECE_ROWS", 1)
+        patched.setattr(fills, "FEW_CHANGES", 0)
+        patched.setattr(fills, "MOST_ROUNDS", 2)
+        yield
+
+
+FILLED = [
+    [("add", 0, 0)],
+    [("fill", 1, 1), ("advance", 1, 1), ("fill", 2, 2)],
+    [("drop", 0, 0), ("kill", 0, 0)],
+]
+REPLACED = [[("add", 0, 0)], [("fill", 0, 1), ("advance", 0, 0)], [("fill", 1, 1), ("complete", 0, 0)]]
+
+
+@of_profile(0.6, quick=25)
+@given(case=cases(), plan=steps(), durable=st.booleans())
+@example(HEADS, FILLED, True)
+@example(HEADS, REPLACED, False)
+def test_views_that_are_filled_meanwhile(case: Case, plan: list[list[Step]], durable: bool) -> None:
+    with in_small_pieces(), ExitStack() as kept_open:
+        path = kept_open.enter_context(tempfile.TemporaryDirectory()) if durable else None
+        try:
+            live = Filled(case, path, 1)
+            for step in plan[0]:
+                live.do(*step)
+            for number, epoch in enumerate(case.epochs, 1):
+                live.push(epoch)
+                for step in plan[number] if number < len(plan) else ():
+                    live.do(*step)
+            live.finish()
+            assert {name: contents(view) for name, view in live.engine.views.items()} == {
+                name: contents(live.truth.views[line]) for name, line in live.shown.items()
+            }
+            live.engine.close()
+        except ArithmeticRefusedError:
+            assume(False)

@@ -1,0 +1,246 @@
+"""Views that a thread fills while pushes and reads go on: progress, errors, and what is done to them meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.engine import fills
+from harness import contents
+
+SALES = {"shop": pl.Int64, "price": pl.Int64}
+ROWS = pl.DataFrame({"shop": range(1000), "price": [price % 10 for price in range(1000)]})
+
+
+class Held:
+    """Fills go no further than so many pieces, until they are let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.after = 1
+
+    def advance(self, own: Callable[[fills.Filling], bool]) -> Callable[[fills.Filling], bool]:
+        def held(filling: fills.Filling) -> bool:
+            if filling.progress.rows_done >= 100 * self.after and not filling._turn.is_ours:
+                assert self.go.wait(20)
+            return own(filling)
+
+        return held
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    holder = Held()
+    monkeypatch.setattr(fills, "PIECE_ROWS", 100)
+    monkeypatch.setattr(fills.Filling, "advance", holder.advance(fills.Filling.advance))
+    yield holder
+    holder.go.set()
+
+
+def started(checkpoint: Any = None) -> ec.Engine:
+    engine = ec.Engine(checkpoint=checkpoint)
+    sales = engine.source("sales", SALES, retained=True)
+    engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    engine.push("sales", ROWS)
+    return engine
+
+
+def sizes(engine: ec.Engine) -> Any:
+    return engine.views["totals"].group_by("total").agg(shops=pl.len())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it did not come")
+
+
+def test_pushes_and_reads_go_on_and_progress_is_shown(held: Held) -> None:
+    engine, seen = started(), list[ec.FillProgress]()
+    view = engine.view("sizes", sizes(engine), background=True, on_progress=seen.append)
+    until(lambda: engine.filling["sizes"].rows_done >= 100)
+    progress = engine.filling["sizes"]
+    assert (progress.state, progress.rows_total) == ("filling", 1000)
+    assert progress.share == progress.rows_done / 1000
+    assert progress.seconds_left is not None
+    assert repr(view).startswith("View 'sizes': view 'sizes' is being filled: 1")
+    assert "is being filled" in view._repr_html_()
+    assert "view 'sizes' is being filled: 1" in engine.explain()
+    assert engine.stats()["filling"]["sizes"]["rows_total"] == 1000
+    for read in (
+        view.read,
+        view.snapshot,
+        view.deltas,
+        view.follow,
+        lambda: view.subscribe(print),
+        view.to_arrow,
+    ):
+        with pytest.raises(ec.NotFilledError, match=r"of 1,000 rows \(.* %\).*wait for it with view.wait"):
+            read()
+    with pytest.raises(ec.NotFilledError, match="is being filled"):
+        view.wait(timeout=0)
+    assert engine.push("sales", {"shop": [1, 2000], "price": [5, 3]}) == 2
+    assert engine.views["totals"].read().height == 1001
+    assert "sizes" not in engine.views
+    held.go.set()
+    view.wait(20)
+    assert view.filling is None
+    assert engine.filling == {}
+    assert engine.epoch_number == 3
+    assert contents(view).counts == {
+        (total, 100 + (total in (3, 6)) - (total == 1)): 1 for total in range(10)
+    }
+    assert [each.state for each in seen[-1:]] == ["ready"]
+    assert seen[-1].share == 1
+    assert [each.rows_done for each in seen] == sorted(each.rows_done for each in seen)
+    engine.push("sales", {"shop": [2001], "price": [3]})
+    assert (3, 102) in contents(view).counts
+
+
+def test_a_subscriber_may_wait(held: Held) -> None:
+    engine = started()
+    waited: list[int] = []
+
+    def wait(_: pl.DataFrame) -> None:
+        view.wait()
+        waited.append(view.read().height)
+
+    engine.views["totals"].subscribe(wait)
+    view = engine.view("sizes", sizes(engine), background=True)
+    engine.push("sales", {"shop": [1], "price": [20]})
+    assert waited == [11]
+
+
+def test_it_is_declared_again_replaced_and_dropped(held: Held) -> None:
+    engine = started()
+    view = engine.view("sizes", sizes(engine), background=True)
+    assert engine.view("sizes", sizes(engine), background=True) is view
+    other = engine.views["totals"].filter(pl.col("total") > 5)
+    with pytest.raises(ec.PlanError, match="view 'sizes' is being filled, and is declared in another way"):
+        engine.view("sizes", other)
+    with pytest.raises(ec.PlanError, match="'sizes'"):
+        engine.drop_view("totals")
+    with pytest.raises(ec.PlanError, match="'sizes'"):
+        engine.drop_source("sales")
+    second = engine.view("sizes", other, replace=True, background=True)
+    with pytest.raises(ec.InputError, match="was replaced while it was being filled"):
+        view.read()
+    engine.drop_view("sizes")
+    with pytest.raises(ec.InputError, match="was dropped while it was being filled"):
+        second.read()
+    assert engine.filling == {}
+    third = engine.view("sizes", other, background=True)
+    assert engine.view("sizes", other) is third
+    assert third.read().height == 400, "without background= it is filled when engine.view returns"
+
+
+def test_a_view_that_is_replaced_stays_until_the_other_is_ready(held: Held) -> None:
+    engine = started()
+    first = engine.view("sizes", sizes(engine))
+    got: list[pl.DataFrame] = []
+    first.subscribe(got.append)
+    halves = engine.views["totals"].filter(pl.col("total") < 5).group_by("total").agg(shops=pl.len())
+    second = engine.view("sizes", halves, replace=True, background=True)
+    assert first.read().height == 10
+    engine.push("sales", {"shop": [3000], "price": [1]})
+    assert len(got) == 1
+    held.go.set()
+    second.wait(20)
+    assert engine.views["sizes"] is second
+    assert sorted(second.read().rows()) == [(0, 100), (1, 101), (2, 100), (3, 100), (4, 100)]
+    assert sorted(row[:2] for row in got[1].select("total", "_diff").rows()) == [
+        (at, -1) for at in range(5, 10)
+    ]
+    with pytest.raises(ec.InputError, match="was replaced"):
+        first.read()
+
+
+def test_a_fill_that_fails_says_why_and_nothing_is_there() -> None:
+    engine = started()
+
+    def fails(_: pl.DataFrame) -> pl.DataFrame:
+        raise ZeroDivisionError("no such price")
+
+    broken = engine.sources["sales"].map_batches(fails, schema={"p": pl.Int64})
+    view = engine.view("broken", broken, background=True)
+    with pytest.raises(ec.NotFilledError, match=r"view 'broken' could not be filled: .*; declare it again"):
+        view.wait(20)
+    with pytest.raises(ec.NotFilledError, match="could not be filled"):
+        view.read()
+    assert engine.filling["broken"].state == "failed"
+    assert "could not be filled" in engine.explain()
+    assert engine.epoch_number == 1
+    engine.push("sales", {"shop": [1], "price": [1]})
+    again = engine.view("broken", engine.sources["sales"].select("price"), background=True)
+    again.wait(20)
+    assert again.read().height == 1001
+
+
+def test_what_does_not_go_with_it() -> None:
+    engine = started()
+    with pytest.raises(ec.PlanError, match="background=True goes with workers=1 only"):
+        ec.Engine(workers=2).view("a", engine.sources["sales"], background=True)
+    with pytest.raises(
+        ec.PlanError, match="give a function of one FillProgress, together with background=True"
+    ):
+        engine.view("b", sizes(engine), on_progress=print)
+    gone = ec.Engine()
+    words = gone.source("words", {"word": pl.String})
+    gone.view("n", words.group_by().agg(n=pl.len()))
+    gone.push("words", {"word": ["a"]})
+    with pytest.raises(ec.PlanError, match="source 'words' does not retain its rows"):
+        gone.view("words", words, background=True)
+    assert gone.filling == {}
+    later = gone.source("later", {"word": pl.String})
+    assert gone.view("later", later, background=True).read().height == 0, "there is nothing to be read"
+
+
+def test_rows_of_a_user_fill_it_too() -> None:
+    engine = ec.Engine()
+    words = engine.source("words", {"word": pl.String})
+    engine.view("n", words.group_by().agg(n=pl.len()))
+    engine.push("words", {"word": ["a", "b"]})
+    view = engine.view("words", words, background=True, backfill={"words": {"word": ["a", "b"]}})
+    engine.push("words", {"word": ["c"]})
+    view.wait(20)
+    assert sorted(view.read()["word"]) == ["a", "b", "c"]
+
+
+def test_a_process_that_ends_in_the_middle_leaves_nothing_of_it(held: Held, tmp_path: Path) -> None:
+    engine = started(tmp_path / "here")
+    engine.view("sizes", sizes(engine), background=True)
+    engine.push("sales", {"shop": [4000], "price": [4]})
+    engine.close()
+    assert engine.filling == {}
+    again = ec.Engine(checkpoint=tmp_path / "here")
+    sales = again.source("sales", SALES, retained=True)
+    totals = again.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    view = again.view("sizes", totals.group_by("total").agg(shops=pl.len()))
+    assert (4, 101) in contents(view).counts, "it is filled again, as a whole"
+    assert again.epoch_number == 3
+    again.close()
+
+
+def test_epochs_of_declarations_are_watched() -> None:
+    engine, events = started(), list[ec.EpochEvent]()
+    engine.watch(events.append)
+    engine.view("sizes", sizes(engine))
+    engine.view("sizes", sizes(engine).filter(pl.col("shops") > 0), replace=True)
+    engine.drop_view("sizes")
+    engine.push("sales", {"shop": [1], "price": [1]})
+    assert [(each.epoch, each.rows, each.changes) for each in events] == [
+        (2, {}, {"sizes": 10}),
+        (3, {}, {}),
+        (4, {}, {}),
+        (5, {"sales": 1}, {"totals": 2}),
+    ]
+    assert all(each.seconds > 0 for each in events)

@@ -1,0 +1,215 @@
+"""Who follows or subscribes to a view that is replaced, and what keeps two subscriptions, or an engine and its fork, apart."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint.reader_offsets import read_note
+from evercurrent.views.store import store_at
+from harness import contents
+
+SALES = {"shop": pl.String, "price": pl.Int64}
+
+
+def started(checkpoint: Any = None) -> ec.Engine:
+    engine = ec.Engine(checkpoint=checkpoint)
+    sales = engine.source("sales", SALES, retained=True)
+    engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    engine.push("sales", {"shop": ["a", "b"], "price": [1, 2]})
+    return engine
+
+
+def large(engine: ec.Engine) -> Any:
+    totals = engine.sources["sales"].group_by("shop").agg(total=pl.col("price").sum())
+    return totals.filter(pl.col("total") > 1)
+
+
+def counted(engine: ec.Engine) -> Any:
+    return engine.sources["sales"].group_by("shop").agg(n=pl.len())
+
+
+async def until(found: list[Any], many: int) -> None:
+    for _ in range(1000):
+        if len(found) >= many:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"{found} are all")
+
+
+def test_who_follows_goes_on_with_the_view_that_replaces_it() -> None:
+    engine = started()
+    rows: list[Any] = []
+
+    async def follow() -> None:
+        async for delta in engine.views["totals"].follow(0):
+            rows.extend(delta.sort("shop").select("shop", "total", "_epoch", "_diff").rows())
+
+    async def run() -> None:
+        task = asyncio.create_task(follow())
+        await until(rows, 2)
+        engine.view("totals", large(engine), replace=True)
+        await until(rows, 3)
+        engine.push("sales", {"shop": ["c"], "price": [5]})
+        await until(rows, 4)
+        task.cancel()
+
+    asyncio.run(run())
+    assert rows == [("a", 1, 1, 1), ("b", 2, 1, 1), ("a", 1, 2, -1), ("c", 5, 3, 1)]
+
+
+def test_who_follows_is_told_of_other_columns_between_the_deltas_of_both() -> None:
+    engine = started()
+    seen: list[Any] = []
+
+    async def follow(since: int, slow: asyncio.Event) -> None:
+        async for delta in engine.views["totals"].follow(since, on_schema=seen.append):
+            seen.append((delta.columns[1], int(delta["_epoch"][0]), delta.height))
+            await slow.wait()
+
+    async def run() -> None:
+        slow = asyncio.Event()
+        task = asyncio.create_task(follow(0, slow))
+        await until(seen, 1)
+        engine.push("sales", {"shop": ["a"], "price": [5]})
+        engine.view("totals", counted(engine), replace=True)
+        engine.push("sales", {"shop": ["c"], "price": [5]})
+        slow.set()
+        await until(seen, 5)
+        task.cancel()
+
+    asyncio.run(run())
+    first, second, change, third, fourth = seen
+    assert (first, second) == (("total", 1, 2), ("total", 2, 2))
+    assert isinstance(change, ec.SchemaChange)
+    assert (change.epoch, change.after.names()) == (3, ["shop", "n"])
+    assert (third, fourth) == (("n", 3, 2), ("n", 4, 1))
+
+
+def test_without_on_schema_other_columns_are_refused_while_it_is_followed() -> None:
+    engine = started()
+    seen: list[Any] = []
+
+    async def follow() -> None:
+        async for delta in engine.views["totals"].follow(0):
+            seen.extend(delta.rows())
+
+    async def run() -> None:
+        task = asyncio.create_task(follow())
+        await until(seen, 2)
+        with pytest.raises(
+            ec.PlanError, match="does not take that; close it first, or subscribe with on_schema="
+        ):
+            engine.view("totals", counted(engine), replace=True)
+        task.cancel()
+
+    asyncio.run(run())
+    assert engine.epoch_number == 1
+
+
+def test_a_view_is_not_replaced_in_its_own_named_callback_for_the_right_reason() -> None:
+    engine = started()
+    refused: list[str] = []
+
+    def replace(_: pl.DataFrame) -> None:
+        if refused:
+            return
+        with pytest.raises(ec.PlanError) as error:
+            engine.view("totals", counted(engine), replace=True)
+        refused.append(str(error.value))
+
+    engine.views["totals"].subscribe(replace, name="mail", on_schema=lambda _: None)
+    engine.push("sales", {"shop": ["a"], "price": [1]})
+    assert "is being called, and the view that it replaces has other columns" in refused[0]
+    assert "replace it after the callback has returned" in refused[0]
+    engine.view("totals", counted(engine), replace=True)
+
+
+@pytest.mark.parametrize("names", [("v/a", "b", "v", "a/b"), ("v", "a/b", "v/a", "b")])
+def test_names_with_slashes_are_told_apart(names: tuple[str, str, str, str], tmp_path: Path) -> None:
+    first, its_name, second, its_other = names
+
+    def opened() -> ec.Engine:
+        engine = ec.Engine(checkpoint=tmp_path)
+        rows = engine.source("rows", {"k": pl.Int64})
+        engine.view(first, rows)
+        engine.view(second, rows.filter(pl.col("k") > 0))
+        return engine
+
+    with opened() as engine:
+        engine.push("rows", {"k": [1]})
+        engine.views[first].subscribe(lambda _: None, name=its_name, since=0)
+        engine.push("rows", {"k": [2]})
+    with opened() as engine:
+        got: list[int] = []
+        engine.views[second].subscribe(lambda delta: got.append(delta.height), name=its_other, since=0)
+        assert got == [1, 1], "it has a position of its own"
+        again: list[int] = []
+        engine.views[first].subscribe(lambda delta: again.append(delta.height), name=its_name, since=0)
+        assert again == []
+
+
+def test_a_key_of_an_earlier_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evercurrent.views.engine import view as module
+    from evercurrent.views.epochs import reader_keys
+
+    def opened() -> ec.Engine:
+        engine = ec.Engine(checkpoint=tmp_path)
+        engine.view("v/a", engine.source("rows", {"k": pl.Int64}))
+        return engine
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "reader_key", reader_keys.earlier_key)
+        with opened() as engine:
+            engine.push("rows", {"k": [1]})
+            engine.views["v/a"].subscribe(lambda _: None, name="b", since=0)
+    assert positions(tmp_path) == {"v/a/b": 1}
+    with opened() as engine:
+        got: list[int] = []
+        engine.views["v/a"].subscribe(lambda delta: got.append(delta.height), name="b", since=0)
+        assert got == []
+        engine.push("rows", {"k": [2]})
+        assert got == [1]
+    assert positions(tmp_path) == {"v/a\0b": 2}
+
+
+def positions(folder: Path) -> dict[str, int]:
+    """What the checkpoint keeps of named subscriptions: in its last commit, or beside it."""
+    store = store_at(folder)
+    last = CommitLog(store).last
+    assert last is not None
+    return read_note(store, last.epoch) or dict(last.readers)
+
+
+def test_a_fork_frees_its_origin_and_the_checkpoint(tmp_path: Path) -> None:
+    engine = started(tmp_path)
+    engine.view(
+        "sizes",
+        engine.views["totals"].join(engine.sources["sales"], on="shop").group_by("total").agg(n=pl.len()),
+    )
+    dropped = engine.view("dropped", engine.views["sizes"])
+    engine.drop_view("dropped")
+    fork, origin = engine.fork(), weakref.ref(engine)
+    second = fork.fork()
+    del engine, dropped
+    gc.collect()
+    assert origin() is None
+    with ec.Engine(checkpoint=ec.Checkpoint(tmp_path, drop=("totals", "sizes"))) as again:
+        again.view("sales", again.source("sales", SALES, retained=True))
+        assert again.views["sales"].read().height == 2
+    for each in (fork, second):
+        assert contents(each.views["totals"]).counts == {("a", 1): 1, ("b", 2): 1}
+        assert each.prove()
+        assert each.views["sizes"].lineage({"total": 2})["sales"].rows() == [("b", 2, 1)]
+        with pytest.raises(ec.PlanError, match="'sizes' is declared on it"):
+            each.drop_view("totals")
+        each.push("sales", {"shop": ["a"], "price": [1]})
+        each.view("dropped", each.views["sizes"])

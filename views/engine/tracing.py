@@ -1,0 +1,115 @@
+"""The questions to the rows of a fork: where they come from, what changed them, and why they are there or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import EPOCH, listed
+
+from ..compiler.builder import Compiled
+from ..epochs.run_log import RunLog
+from ..inspection.open_windows import key_values
+from ..inspection.questions import WindowQueries
+from ..plan.nodes import PlanId
+from ..plan.plan import Plan
+from ..tracing.changed import KeptChanges
+from ..tracing.collected import Collections
+from ..tracing.history import Asked, History, history
+from ..tracing.indexes import Indexes
+from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
+from ..tracing.reasons import Reasons
+from .published import Published
+from .view import View
+
+
+class Tracer:
+    """Follows rows of a fork, whose states nobody changes meanwhile."""
+
+    def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes) -> None:
+        self._plan = plan
+        self._compiled = compiled
+        self._indexes = indexes
+
+    def lineage(self, view: str, row: object, limit: int) -> Lineage:
+        """Return where a row of a view comes from; see ``View.lineage``.
+
+        Raises:
+            InputError: there is no such row, or it cannot be followed back.
+        """
+        collections = Collections(self._plan, self._compiled, self._indexes)
+        return lineage(collections, view, row, limit, self._newest())
+
+    def history(self, view: View, key: object, since: int | None, now: Published) -> History:
+        """Return the changes of the rows of a key; see ``View.history``.
+
+        Raises:
+            InputError: the key does not go with the columns of the view.
+            EpochGoneError: the changes after ``since`` are no longer kept.
+        """
+        where, place = f"view {view.name!r}", self._plan.views[view.name]
+        names = list(self._plan.keys_of(place)) or self._plan[place].schema.names()
+        given = row_values(view.name, self._plan[place].schema, _by_name(where, names, key, view.columns))
+        begins = now.begins(view.name)
+        frames = now.deltas(view.name, begins if since is None else since)
+        rows = {frame.item(0, EPOCH): part for frame in frames if (part := chosen_rows(frame, given)).height}
+        times = dict(now.log.epochs().iter_rows())
+        asked = Asked(
+            view.name, given.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
+            _watermarks(now.log), begins if since is None else 0,
+        )  # fmt: skip
+        kept = KeptChanges(
+            self._plan,
+            lambda name: (now.begins(name), now.deltas(name, now.begins(name))),
+            lambda name, schema: (
+                (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None
+            ),
+        )
+        return history(self._plan, self._compiled, kept, asked)
+
+    def why(self, view: str, row: Mapping[str, object], instant: int) -> list[str]:
+        """Explain line by line why a row of a view is there or not; ``instant`` is the last processing time. See ``View.why``.
+
+        Raises:
+            InputError: a value does not go with its column.
+        """
+        place = self._plan.views[view]
+        given = row_values(view, self._plan[place].schema, row)
+        collections = Collections(self._plan, self._compiled, self._indexes)
+
+        def windows(grouping: PlanId, keys: pl.DataFrame) -> list[str]:
+            queries = WindowQueries(self._plan, self._compiled, view, grouping)
+            return queries.why_waiting(keys.row(0, named=True), instant)
+
+        return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, given)
+
+    def _newest(self) -> Mapping[str, list[str]]:
+        """Return the columns by which rows of sources are newer than others: those of event time, or of their sequence."""
+        return {
+            source.name: [
+                *([time.column] if (time := self._plan[place].event_time) is not None else []),
+                *source.sequence,
+            ]
+            for place, source in self._plan.inputs.items()
+        }
+
+
+def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> Mapping[str, object]:
+    """Return the values of a key by column: a dictionary may have any columns, other keys are those of the view."""
+    if isinstance(key, dict) and key and set(key) <= set(columns):
+        return key
+    if key is None:
+        raise InputError(f"{where}: give the key whose history you want, such as a value of {listed(names)}")
+    return key_values(where, names, key)
+
+
+def _watermarks(log: RunLog) -> dict[int, str]:
+    """Return by epoch how far the watermarks had come."""
+    return {
+        part.item(0, EPOCH): ", ".join(
+            f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows()
+        )
+        for part in log.watermarks().drop_nulls().partition_by(EPOCH)
+    }

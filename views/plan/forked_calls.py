@@ -1,0 +1,47 @@
+"""The calls that declared an engine's collections, as those of a fork: nothing of the engine that was forked is in them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from .declared_calls import DeclaredCall
+
+
+def forked_calls(
+    calls: list[DeclaredCall], origin: object, fork: object, known: Callable[[Any], Any]
+) -> list[DeclaredCall]:
+    """Return calls over the plan of a ``fork`` in place of its ``origin``. Cost: the calls.
+
+    ``known`` returns what stands for a source or a view, None for any other collection: that becomes a copy. So the engine that
+    was forked is freed, and its checkpoint released, as soon as nobody else holds it.
+    """
+    made: dict[int, Any] = {}
+
+    def forked(value: Any) -> Any:
+        if id(value) in made:
+            return made[id(value)]
+        if type(value) in (list, tuple):
+            return type(value)(map(forked, value))
+        if type(value) is dict:
+            return {name: forked(each) for name, each in value.items()}
+        if getattr(value, "_plan", None) is not origin:
+            return value
+        other = made[id(value)] = known(value)
+        if other is None:
+            other = made[id(value)] = copy.copy(value)
+            for name, each in vars(value).items():
+                setattr(other, name, fork if each is origin else forked(each))
+        return other
+
+    return [
+        DeclaredCall(
+            forked(call.receiver),
+            call.method,
+            forked(call.args),
+            forked(dict(call.kwargs)),
+            forked(call.result),
+        )
+        for call in calls
+    ]

@@ -1,0 +1,164 @@
+"""The lineage of a row: the rows of sources from which it comes, and the stages between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import DIFF
+
+from ..plan.nodes import PlanId
+from ..plan.plan import Plan
+from ..proving.batch import is_among
+from .drawing import Box, Drawing, shown_rows
+from .rows import Rows
+from .traces import Trace, UntraceableError, traced
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lineage(Mapping[str, pl.DataFrame]):
+    """The rows from which a row of a view comes, by the names of their sources, the newest first, with ``_diff``.
+
+    Where a source retains no rows, they are those of the nearest view or stage, and ``remarks`` says what would keep them.
+    ``text()``, ``mermaid()`` and ``svg()`` draw the stages from the sources to the row.
+    """
+
+    view: str
+    rows: Mapping[str, pl.DataFrame]
+    drawing: Drawing = field(repr=False)
+    remarks: tuple[str, ...] = ()
+
+    def __getitem__(self, source: str) -> pl.DataFrame:
+        """Return the rows of a source."""
+        return self.rows[source]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the sources."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self.rows)
+
+    def text(self) -> str:
+        """Return the stages as an indented text, from the row to the sources."""
+        return "\n".join([self.drawing.text(), *self.remarks])
+
+    def mermaid(self) -> str:
+        """Return the stages as a Mermaid flowchart."""
+        return self.drawing.mermaid()
+
+    def svg(self) -> str:
+        """Return the stages as a self-contained SVG."""
+        from .pictures import from_top  # Imported here, as only drawings need it.
+
+        return from_top(self.drawing)
+
+    def __repr__(self) -> str:
+        """Show the text."""
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """Show the drawing in notebooks."""
+        return self.svg()
+
+
+def lineage(rows: Rows, name: str, row: object, limit: int, order: Mapping[str, Sequence[str]]) -> Lineage:
+    """Return the lineage of the rows of a view that have these values. ``order``: columns by which rows of sources are new.
+
+    Raises:
+        InputError: there is no such row, or it cannot be followed back; names the reason.
+    """
+    plan = rows.plan
+    place = plan.views[name]
+    given = row_values(name, plan[place].schema, row)
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
+        raise InputError(f"view {name!r}: limit={limit!r}; give a number of rows from 0")
+    try:
+        chosen = rows.rows(place, given)
+        if not chosen.height:
+            raise InputError(f"view {name!r}: it has no row with {row!r}; view.why({row!r}) explains why not")
+        trace = traced(rows, place, chosen)
+    except UntraceableError as reason:
+        raise InputError(f"view {name!r}: where a row comes from is not known: {reason}") from reason
+    found: dict[str, pl.DataFrame] = {}
+    for at, part in trace.ends.items():
+        label = end_name(plan, at)
+        newest = newest_first(part, order.get(label, ()))
+        found[label] = newest if label not in found else pl.concat([found[label], newest])
+    cut = {label: part.head(int(limit)) for label, part in found.items()}
+    return Lineage(
+        name, cut, drawing_of(plan, trace, found, f"lineage of a row of {name}"), tuple(trace.remarks)
+    )
+
+
+def newest_first(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return rows sorted by these columns, the greatest first, and then by all others that have an order."""
+    others = [
+        name
+        for name, dtype in rows.schema.items()
+        if name not in by and name != DIFF and not dtype.is_nested()
+    ]
+    named = [name for name in by if name in rows.columns]
+    if not (named or others):
+        return rows
+    return rows.sort(
+        [*named, *others], descending=[True] * len(named) + [False] * len(others), nulls_last=True
+    )
+
+
+def end_name(plan: Plan, place: PlanId) -> str:
+    """Return the name of a stage at which a trace ends: that of the source or view, else what it does."""
+    if place in plan.inputs:
+        return plan.inputs[place].name
+    return plan.views_at(place)[0] if plan.views_at(place) else plan[place].label
+
+
+def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
+    """Return a row or a part of one, as a dictionary or a tuple, as a frame of one row.
+
+    Raises:
+        InputError: it has other columns, or a value that does not go with its column.
+    """
+    columns = schema.names()
+    if isinstance(row, Sequence) and not isinstance(row, str) and len(row) == len(columns):
+        row = dict(zip(columns, row, strict=True))
+    if not isinstance(row, dict) or not row or not set(row) <= set(columns):
+        raise InputError(
+            f"view {view!r}: row={row!r}; give a dictionary with columns of the view, which has {columns}, or a whole row as a tuple"
+        )
+    made = []
+    for name, value in row.items():
+        try:
+            made.append(pl.Series(name, [value], schema[name]))
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+            raise InputError(
+                f"view {view!r}: {name} {value!r} does not go with the column, which is {schema[name]}"
+            ) from error
+    return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in made])
+
+
+def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title: str) -> Drawing:
+    """Return the stages of a trace as boxes, with the rows in them; those that only pass rows on are left out."""
+    boxes = []
+    for place, here in trace.stages.items():
+        rows = newest_first(here, ())
+        name = (
+            f"source {plan.inputs[place].name}" if place in plan.inputs else ", ".join(plan.views_at(place))
+        )
+        head = name or plan[place].label
+        below = [plan[place].label] if name and place not in plan.inputs else []
+        if place in trace.ends:
+            rows = ends[end_name(plan, place)]
+        boxes.append(Box(f"n{place}", head, (*below, *shown_rows(rows)), is_end=place in trace.ends))
+    edges = [(f"n{source}", f"n{place}") for source, place in dict.fromkeys(trace.edges)]
+    return Drawing(title, tuple(boxes), tuple(edges))
+
+
+def chosen_rows(rows: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that have these values."""
+    return rows.filter(is_among(rows.select(given.columns), given))
