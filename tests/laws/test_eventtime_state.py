@@ -95,6 +95,8 @@ PIPELINES = {
     "sliding, accumulating": ("sliding(60, 30)", "repeat(after_count(2))", "accumulating"),
     "sessions, every epoch": ("sessions(60)", None, "retracting"),
     "sessions, early and late": ("sessions(60)", "after_watermark(early=at_period(10), late=after_count(1))", "retracting"),
+    "merged by a user, every epoch": ("merging(60)", None, "retracting"),
+    "merged by a user, early and late": ("merging(60)", "after_watermark(early=at_period(10), late=after_count(1))", "retracting"),
 }  # fmt: skip
 
 
