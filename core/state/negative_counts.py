@@ -54,13 +54,13 @@ def retracted_entries(run: Run) -> tuple[Index, Ints]:
     return entries, diffs[entries]
 
 
-def counts_of_retracted(spine: Spine) -> tuple[pl.DataFrame, Ints]:
+def counts_of_retracted(spine: Spine, change: Run | None = None) -> tuple[pl.DataFrame, Ints]:
     """Return the rows that this epoch retracts from an arrangement, and their counts after it.
 
-    The arrangement is ordered by a column of instants without nulls, and then by others. Cost: a search for each of
-    these rows, and the entries that have its key and instant.
+    The arrangement is ordered by a column of instants without nulls, and then by others. ``change`` takes the place of
+    what the epoch has staged. Cost: a search for each of these rows, and the entries that have its key and instant.
     """
-    delta = spine.delta
+    delta = spine.delta if change is None else change
     entries, counts = retracted_entries(delta)
     if not len(entries):
         return delta.payload.clear(), counts

@@ -85,6 +85,7 @@ HISTORY = [
     "setup",
     [
         Setup("sessions(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=9, info=True, aggregates=("n", "max", "distinct")),
+        Setup("merging(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=9, info=True, aggregates=("n", "max", "distinct")),
         Setup("sliding(10, 5)", "repeat(any_of(punctuation(), after_bytes(2)))", mode="accumulating", lateness=0, always=True),
         Setup("fixed(10)", "repeat(all_of(after_count(2), after_watermark()))", mode="discarding", lateness=9),
         Setup("fixed(10)", "repeat(at_period(5))", mode="discarding", aggregates=("n", "sum")),

@@ -42,7 +42,37 @@ def length(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+@dataclass(frozen=True)
+class Around:
+    """The own window of a row of a session, as a function of a user."""
+
+    gap: int
+    by_size: bool = False
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        times = pl.col("size") if self.by_size else 1
+        return rows.select(window_start="at", window_end=pl.col("at") + times * pl.lit(length(self.gap)))
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """Windows that overlap are merged, at most so many, as a function of a user."""
+
+    most: int
+
+    def __call__(self, windows: pl.DataFrame) -> pl.DataFrame:
+        start, end = pl.col("window_start"), pl.col("window_end")
+        keys = [pl.col(name) for name in windows.columns if name not in BOUNDS] or [pl.lit(0)]
+        is_apart = (start >= end.cum_max().shift().over(keys)).fill_null(value=True)
+        chain = [*keys, is_apart.cum_sum().over(keys).alias("chain")]
+        part = [*chain, (pl.int_range(pl.len()).over(chain) // self.most).alias("part")]
+        return windows.select(start.min().over(part), end.max().over(part))
+
+
 OURS: dict[str, Any] = {
+    "merging": lambda gap: ec.custom_windows(Around(gap), merge=ec.merge_overlapping),
+    "at_most": lambda gap, most: ec.custom_windows(Around(gap), merge=AtMost(most)),
+    "by_size": lambda gap: ec.custom_windows(Around(gap, by_size=True), merge=ec.merge_overlapping),
     "fixed": lambda size, offset=0: ec.fixed(length(size), offset=length(offset)),
     "sliding": lambda size, period, offset=0: ec.sliding(
         length(size), every=length(period), offset=length(offset)
@@ -69,6 +99,9 @@ THEIRS: dict[str, Any] = {
     "sessions": where.Sessions,
     "global_window": where.Global,
     "every_epoch": when.EveryEpoch,
+    "merging": where.Sessions,
+    "at_most": where.AtMost,
+    "by_size": where.BySize,
     "after_watermark": when.AfterWatermark,
     "at_period": when.Every,
     "after_processing_time": when.AfterProcessingTime,
@@ -294,6 +327,9 @@ WINDOWS = (
 )  # fmt: skip
 """Windows, sessions more than their share."""
 
+MERGING = ("merging(5)", "at_most(5, 2)", "by_size(3)")
+"""Windows that a user's function merges, as sessions and otherwise: with a lateness they are kept as sessions are."""
+
 
 @st.composite
 def once(draw: Draw, depth: int = 2) -> str:
@@ -346,15 +382,23 @@ def setups(draw: Draw, /, **given: Any) -> Setup:
     def choose(name: str, among: st.SearchStrategy[Any]) -> Any:
         return given[name] if name in given else draw(among)
 
-    window = choose("window", st.sampled_from(WINDOWS))
-    mode = choose("mode", st.sampled_from(["retracting", "retracting", "accumulating", "discarding"]))
-    lateness = choose("lateness", st.sampled_from([None, 0, 0, 4, 20]))
+    may_close = "lateness" not in given or given["lateness"] is not None
+    kinds = (*WINDOWS, *MERGING) if may_close else WINDOWS
+    # A row that comes may split such a window, which discarding panes cannot express: refused when it does.
+    splits = tuple(window for window in MERGING if window.startswith("at_most"))
+    kinds = tuple(each for each in kinds if given.get("mode") != "discarding" or each not in splits)
+    window = choose("window", st.sampled_from(kinds))
+    modes = ["retracting", "retracting", "accumulating"]
+    modes += [] if window.startswith("at_most") else ["discarding"]
+    mode = choose("mode", st.sampled_from(modes))
+    closing = [0, 0, 4, 20]
+    lateness = choose("lateness", st.sampled_from(closing if window in MERGING else [None, *closing]))
     triggers: st.SearchStrategy[str | None] = lasting() | st.none()
     if lateness == 0:
         triggers |= st.just("after_watermark()") | once(1).map("after_watermark(early={})".format)
     trigger = choose("trigger", triggers)
     # Discarding panes of sessions forget their rows, which could be taken back: refused at definition.
-    forgets = mode == "discarding" and window.startswith("sessions")
+    forgets = mode == "discarding" and window.startswith(("sessions", "merging", "at_most", "by_size"))
     # One group over all time that is always current has a row before any input, as an unwindowed one has.
     is_plain = window == "global_window()" and trigger in (None, "every_epoch()")
     few = ADDITIVE if mode == "discarding" else list(AGGREGATES)

@@ -52,6 +52,33 @@ class Sessions:
     def of(self, instant: int) -> list[Bounds]:
         return [(instant, instant + self.gap)]
 
+    def of_row(self, row: Row, instant: int) -> Bounds:
+        """The window of one row alone."""
+        return (instant, instant + self.gap)
+
+    def is_apart(self, own: Bounds, session: list[Bounds]) -> bool:
+        """Whether a window starts a session of its own, after those of the session before it."""
+        return own[0] >= max(end for _, end in session)
+
+
+@dataclass(frozen=True)
+class AtMost(Sessions):
+    """Sessions of at most so many different instants."""
+
+    most: int
+
+    def is_apart(self, own: Bounds, session: list[Bounds]) -> bool:
+        is_full = len(set(session)) == self.most and own not in session
+        return is_full or super().is_apart(own, session)
+
+
+@dataclass(frozen=True)
+class BySize(Sessions):
+    """Sessions with a gap that depends on the row: so much for each unit of its size."""
+
+    def of_row(self, row: Row, instant: int) -> Bounds:
+        return (instant, instant + self.gap * row["size"])
+
 
 Window = Global | Sliding | Sessions
 

@@ -239,7 +239,8 @@ class Simulator:
         late: Counter[Output] = Counter()
         arrivals: dict[Key, list[Held]] = {}
         for identity, (row, diff) in changes.items():
-            bounds = self.pipeline.window.of(row[self.pipeline.time])
+            window, instant = self.pipeline.window, row[self.pipeline.time]
+            bounds = [window.of_row(row, instant)] if isinstance(window, Sessions) else window.of(instant)
             usable = [each for each in bounds if not self._is_closed(each[1], before)]
             if bounds and not usable:
                 late[identity] += diff
@@ -254,7 +255,7 @@ class Simulator:
                         self._put(key, each, Held(row, row[self.pipeline.time], before), before)
         if isinstance(self.pipeline.window, Sessions):
             for key in {*arrivals, *self.open}:
-                self._find_sessions(key, arrivals.get(key, []), self.pipeline.window.gap, before)
+                self._find_sessions(key, arrivals.get(key, []), self.pipeline.window, before)
         return late
 
     def _is_closed(self, end: int, watermark: int) -> bool:
@@ -288,11 +289,11 @@ class Simulator:
 
     # Sessions
 
-    def _find_sessions(self, key: Key, arrivals: list[Held], gap: int, before: int) -> None:
-        """Sort all rows of a key, cut them where they are a gap apart, and see what became of the sessions before."""
+    def _find_sessions(self, key: Key, arrivals: list[Held], kind: Sessions, before: int) -> None:
+        """Sort all rows of a key, cut them where they are apart, and see what became of the sessions before."""
         old = self.open.get(key, {})
         rows = sorted([*arrivals, *(held for window in old.values() for held in window.rows)], key=_instant)
-        sessions = {session[0].instant: session for session in _cut(rows, gap)}
+        sessions = {session[0].instant: session for session in _cut(rows, kind)}
         arrived = {id(held) for held in arrivals}
         home = {id(held): start for start, session in sessions.items() for held in session}
         self.open[key] = {start: window for start, window in old.items() if not window.rows}
@@ -302,7 +303,7 @@ class Simulator:
                 heir = home[id(min(window.rows, key=_instant))]
                 replaced.setdefault(heir, []).append(window)
         for start, session in sessions.items():
-            bounds = (start, session[-1].instant + gap)
+            bounds = (start, max(end for _, end in _own_windows(session, kind)))
             window = old.get(start) or self._new(key, bounds, before)
             joined = [*([window] if start in old else []), *replaced.get(start, [])]
             held_before = {id(held) for each in joined for held in each.rows}
@@ -419,11 +420,16 @@ def _instant(held: Held) -> int:
     return held.instant
 
 
-def _cut(rows: Sequence[Held], gap: int) -> list[list[Held]]:
-    """Rows in order of time, cut where one is a gap or more after the one before."""
+def _own_windows(rows: Sequence[Held], kind: Sessions) -> list[Bounds]:
+    return [kind.of_row(held.row, held.instant) for held in rows]
+
+
+def _cut(rows: Sequence[Held], kind: Sessions) -> list[list[Held]]:
+    """Rows in order of time, cut where one is apart from those before."""
     sessions: list[list[Held]] = []
     for held in rows:
-        if sessions and held.instant - sessions[-1][-1].instant < gap:
+        (own,) = _own_windows([held], kind)
+        if sessions and not kind.is_apart(own, _own_windows(sessions[-1], kind)):
             sessions[-1].append(held)
         else:
             sessions.append([held])

@@ -84,6 +84,7 @@ LAST = [
     "setup",
     [
         Setup("sessions(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=2, info=True, aggregates=("n", "max", "distinct")),
+        Setup("merging(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=2, info=True, aggregates=("n", "max", "distinct")),
         Setup("sliding(10, 5)", "repeat(any_of(punctuation(), after_bytes(2)))", mode="accumulating", lateness=0, always=True),
         Setup("fixed(10)", "repeat(all_of(after_count(2), after_watermark()))", mode="discarding", lateness=9),
         Setup("sessions(5)", "sequence(after_count(1), repeat(at_period(5)))", mode="discarding", appends=True, lateness=0),

@@ -18,6 +18,7 @@ from strategies import of_profile
 INF = float("inf")
 SETUPS = (
     Setup("sessions(5)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=9, info=True, aggregates=("n", "first", "max")),
+    Setup("by_size(3)", "after_watermark(early=at_period(5), late=after_count(1))", lateness=9, info=True, aggregates=("n", "first", "max")),
     Setup("sliding(10, 5)", "repeat(any_of(after_count(3), at_period(10)))", mode="accumulating", lateness=4, always=True),
     Setup("fixed(7, 3)", "repeat(after_bytes(9))", mode="discarding", info=True, delay=3, appends=True),
     Setup("sessions(3)", aggregates=("n", "distinct", "last")),

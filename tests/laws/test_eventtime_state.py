@@ -66,9 +66,10 @@ def test_what_is_behind_the_watermark_and_the_lateness_is_gone(run: Run) -> None
         assert left_over(both) == {}
 
 
-def test_a_long_run_holds_no_more_than_what_is_open() -> None:
+@pytest.mark.parametrize("window", ["sessions(5)", "merging(5)", "at_most(5, 2)", "by_size(3)"])
+def test_a_long_run_holds_no_more_than_what_is_open(window: str) -> None:
     setup = Setup(
-        "sessions(5)",
+        window,
         "after_watermark(early=at_period(10), late=after_count(1))",
         lateness=10,
         delay=3,
@@ -94,6 +95,8 @@ PIPELINES = {
     "sliding, accumulating": ("sliding(60, 30)", "repeat(after_count(2))", "accumulating"),
     "sessions, every epoch": ("sessions(60)", None, "retracting"),
     "sessions, early and late": ("sessions(60)", "after_watermark(early=at_period(10), late=after_count(1))", "retracting"),
+    "merged by a user, every epoch": ("merging(60)", None, "retracting"),
+    "merged by a user, early and late": ("merging(60)", "after_watermark(early=at_period(10), late=after_count(1))", "retracting"),
 }  # fmt: skip
 
 

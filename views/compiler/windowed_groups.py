@@ -22,6 +22,7 @@ from evercurrent.core.eventtime.windows.lateness import (
     Lateness,
     RequireInTime,
 )
+from evercurrent.core.eventtime.windows.merging import MergeWindows
 from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
 from evercurrent.core.group.aggregates import Column, SuppliedValue
@@ -127,11 +128,13 @@ class _WindowedGroup:
         (self._upstream,) = node.inputs
         self._clock = builder.clock_of(self._upstream)
         self._is_global = self._windowing.window.is_global
-        self._are_sessions = self._windowing.window.session_gap is not None
+        window, lateness = self._windowing.window, self._windowing.lateness
+        # Without lateness, rows of windows that a user's function merges move from window to window.
+        self._are_merging = window.session_gap is not None or (window.merged_by_user and lateness is not None)
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
-        rows, ends = self._in_sessions(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
+        rows, ends = self._merged(self._prepared(self._by_key(self._in_time(self._shifted(source)))))
         is_tracked = not self._windowing.is_refined_only or self._windowing.lateness is not None
         if not is_tracked:
             # The watermark is held upstream all the same: windows that wait for it may be declared over these panes later.
@@ -183,7 +186,7 @@ class _WindowedGroup:
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
         builder, window, keys = self._builder, self._windowing.window, self._grouped.keys
-        if not window.depends_on_key:
+        if not window.depends_on_key or self._are_merging:
             return source
         keyed = self._with_keys(source)
         types = builder.schema_of(keyed)
@@ -198,29 +201,47 @@ class _WindowedGroup:
         grouped, schema = self._grouped, self._builder.schema_of(source)
         columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
         keys = grouped.key_columns
-        if self._windowing.window.shifted_by_key or self._windowing.window.depends_on_key:
+        window = self._windowing.window
+        if window.shifted_by_key or (window.depends_on_key and not self._are_merging):
             keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
 
-    def _in_sessions(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
-        """Assign rows to their sessions, and add the ends of these; rows of other windows are passed on."""
-        builder, gap = self._builder, self._windowing.window.session_gap
-        if gap is None:
+    def _merged(self, prepared: NodeId) -> tuple[NodeId, NodeId | None]:
+        """Assign rows to their sessions, or to windows that a user's function merges and that close, and add the ends of these.
+
+        Rows of other windows are passed on.
+        """
+        builder, keys = self._builder, self._grouped.keys
+        if not self._are_merging:
             return prepared, None
-        self._sessions = Sessions(
-            builder.schema_of(prepared), self._grouped.keys, gap,
-            lateness=self._windowing.lateness, clock=self._clock,
-            may_retract=builder.plan.may_retract(self._upstream), never_below_zero=self._never_below_zero,
-        )  # fmt: skip
-        keys = self._grouped.keys
+        self._merging = self._operator_that_merges(builder.schema_of(prepared))
         placement = Placement(by=keys, passes=frozenset(keys))
         rows = builder.add(
-            self._node.label, self._sessions, prepared, states=self._sessions.states, placement=placement
+            self._node.label, self._merging, prepared, states=self._merging.states, placement=placement
         )
-        ends = SessionEnds(self._sessions.ids, self._sessions.changes)
+        ends = SessionEnds(self._merging.ids, self._merging.changes)
         passing = Placement(passes=frozenset(keys))
-        return rows, builder.add("ends of sessions", ends, rows, placement=passing)
+        what = "sessions" if self._windowing.window.session_gap is not None else "merged windows"
+        return rows, builder.add(f"ends of {what}", ends, rows, placement=passing)
+
+    def _operator_that_merges(self, types: pl.Schema) -> Sessions | MergeWindows:
+        windowing, keys, clock = self._windowing, self._grouped.keys, self._clock
+        window, lateness = windowing.window, windowing.lateness
+        may_retract, never_below_zero = (
+            self._builder.plan.may_retract(self._upstream),
+            self._never_below_zero,
+        )
+        if window.session_gap is not None:
+            return Sessions(
+                types, keys, window.session_gap, lateness=lateness, clock=clock,
+                may_retract=may_retract, never_below_zero=never_below_zero,
+            )  # fmt: skip
+        assert lateness is not None, "without lateness no window closes"
+        return MergeWindows(
+            self._where, types, keys, window, lateness=lateness, clock=clock, may_retract=may_retract,
+            may_split=windowing.mode != "discarding", never_below_zero=never_below_zero,
+        )  # fmt: skip
 
     @property
     def _never_below_zero(self) -> NeverBelowZero | None:
@@ -237,24 +258,24 @@ class _WindowedGroup:
         """Return the columns that identify a (key, window)."""
         if self._is_global:
             return self._grouped.keys
-        return (*self._grouped.keys, *(BOUNDS[:1] if self._are_sessions else BOUNDS))
+        return (*self._grouped.keys, *(BOUNDS[:1] if self._are_merging else BOUNDS))
 
     @property
     def _meets_by(self) -> tuple[str, ...]:
         """Return the columns by which rows have to meet: all sessions of a key do, as they may merge."""
-        return self._grouped.keys if self._are_sessions else self._window_keys
+        return self._grouped.keys if self._are_merging else self._window_keys
 
     def _tracker(self, rows: NodeId, ends: NodeId | None) -> tuple[NodeId, TrackWindows]:
         builder, windowing = self._builder, self._windowing
         tracking = Tracking(
             keys=self._window_keys,
             by=self._meets_by,
-            window_end=None if self._is_global or self._are_sessions else BOUNDS[1],
+            window_end=None if self._is_global or self._are_merging else BOUNDS[1],
             is_global=self._is_global,
             trigger=windowing.trigger,
             lateness=windowing.lateness,
             always=windowing.always is True,
-            discards=windowing.mode == "discarding" and not self._are_sessions,
+            discards=windowing.mode == "discarding" and not self._are_merging,
             window_start=(
                 BOUNDS[0]
                 if windowing.stamp in ("start", "earliest", "latest") and not self._is_global
@@ -265,7 +286,7 @@ class _WindowedGroup:
             builder.schema_of(rows),
             tracking,
             self._clock,
-            self._sessions.merging if self._are_sessions else None,
+            self._merging.merging if self._are_merging else None,
             self._percentiles(),
         )
         builder.compiled.trackers[self._place] = tracker
@@ -305,10 +326,10 @@ class _WindowedGroup:
         """Add the grouping by key and window; it emits by itself if only refinement is declared."""
         builder, grouped, windowing = self._builder, self._grouped, self._windowing
         types, keys = builder.schema_of(rows), self._window_keys
-        purges = windowing.lateness is not None or (windowing.mode == "discarding" and not self._are_sessions)
+        purges = windowing.lateness is not None or (windowing.mode == "discarding" and not self._are_merging)
         expired = tracker.expired if tracker is not None and purges else None
         aggregates, finished = list(grouped.aggregation.aggregates), list(grouped.aggregation.finished)
-        if self._are_sessions:
+        if self._are_merging:
             aggregates.append(SuppliedValue(BOUNDS[1], self._node.schema[BOUNDS[1]]))
             finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
         inputs, parts = [rows], []
@@ -316,7 +337,7 @@ class _WindowedGroup:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=bool(windowing.always) and windowing.mode == "discarding", by=self._meets_by,
-                retracts=self._are_sessions or windowing.window.depends_on_key or builder.plan.may_retract(self._upstream),
+                retracts=self._are_merging or windowing.window.depends_on_key or builder.plan.may_retract(self._upstream),
             )  # fmt: skip
             parts.append(part)
             if part.counts_input:
@@ -339,7 +360,7 @@ class _WindowedGroup:
         """Keep the rows that were not emitted yet, which move with their sessions when these merge."""
         schema = self._builder.schema_of(tracked)
         pending = PendingRows(
-            schema, self._window_keys, BOUNDS[0], tracker.firing, self._sessions.merging, self._meets_by
+            schema, self._window_keys, BOUNDS[0], tracker.firing, self._merging.merging, self._meets_by
         )
         placement = Placement(passes=frozenset(self._grouped.keys))
         return self._builder.add(
@@ -364,7 +385,7 @@ class _WindowedGroup:
 
     def _in_panes(self, tracked: NodeId, tracker: TrackWindows, ends: NodeId | None) -> NodeId:
         windowing, builder = self._windowing, self._builder
-        if windowing.mode == "discarding" and self._are_sessions:
+        if windowing.mode == "discarding" and self._are_merging:
             tracked = self._pending(tracked, tracker)
         node, operator = self._aggregated(tracked, ends, tracker)
         if windowing.is_refined_only:
@@ -375,7 +396,7 @@ class _WindowedGroup:
             by=self._meets_by,
             always=windowing.always,
             info=windowing.info,
-            window_end=BOUNDS[1] if self._are_sessions else None,
+            window_end=BOUNDS[1] if self._are_merging else None,
             stamp=self._watermark_column,
             dated=self._grouped.event_time.column if windowing.stamp in ("earliest", "latest") else None,
         )

@@ -135,7 +135,9 @@ class EventTimeCalls(CollectionBase, Generic[C]):
 
         It closes exactly when the watermark reaches end + allowed: a pending pane is emitted, the state is purged, and
         rows that come later are refused into the ledger. A row in several windows is late when all of them are closed;
-        until then it is in those that are open, and the ledger holds it with those that it missed.
+        until then it is in those that are open, and the ledger holds it with those that it missed. A row of a session, and
+        of ``custom_windows`` with a merge, is late by its own window, whatever it would be merged into. ``count_window``
+        and ``last_rows`` cannot close.
         """
         length = (
             None if allowed is None else microseconds(f"{self._where('lateness')}: the lateness", allowed)

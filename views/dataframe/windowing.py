@@ -191,7 +191,7 @@ def windowed_group(
     if not is_global:
         require_bounds(where, schema)
     check_trigger(where, plan, place, windowing)
-    if windowing.window.depends_on_key and windowing.lateness is not None:
+    if not windowing.window.may_close and windowing.lateness is not None:
         raise PlanError(
             f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
             ".lateness(...), or use fixed, sliding, calendar or session windows"

@@ -203,6 +203,13 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
 
     Both must depend on nothing but the frame, as they are called again when a row is retracted.
 
+    With ``.lateness(...)`` merged windows close as sessions do: a row is too late if its own window, before others are looked
+    at, ended longer ago than that; a window that closes emits what is pending, and its rows are purged. So a merged window has
+    to contain those that are merged into it, no two of a key may start at the same instant, and what ``merge`` returns
+    for the windows that are left must not depend on those that have closed. In discarding mode no row that comes may
+    split a window. An epoch in which a function does otherwise is refused with ``InputError``, which names the row.
+    Cost: all rows of each key that an epoch touches, without lateness ever, with it those of open windows.
+
     Raises:
         PlanError: one of them is not a function.
 

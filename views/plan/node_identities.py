@@ -77,7 +77,9 @@ class CircuitIdentities:
         ``purpose_before`` is the one that it had in earlier versions, if its states held more in these.
         """
         node.identify = self._identify
-        self._unidentified.append(_Unidentified(node, type(node.operator), purpose, purpose_before, tuple(inputs)))
+        self._unidentified.append(
+            _Unidentified(node, type(node.operator), purpose, purpose_before, tuple(inputs))
+        )
 
     def _identify(self) -> None:
         with self._lock, written_by(self._scheme):

@@ -35,6 +35,11 @@ class Changes:
         """The number of leading entries of the output that came or went in this epoch; the others have moved."""
         return len(self.batch.diffs)
 
+    @property
+    def may_split(self) -> bool:
+        """Whether rows went, without which no session is split."""
+        return not (self.batch.diffs > 0).all()
+
     @cached_property
     def moves(self) -> Moves | None:
         """Return the sessions that merged into others in this epoch; None if there are none.

@@ -18,7 +18,7 @@ from ...state.partitioning import Route
 from ...state.protocol import State
 from ...state.run import Run, empty_run
 from ...state.timers import Timers
-from ..triggers.firing import Merging, NothingMerged
+from ..triggers.firing import MergedEnds, Merging, NothingMerged
 from .batches import Batch
 from .cells import Cells, CellState
 from .changes import Changes
@@ -78,7 +78,7 @@ class Sessions(Operator):
         self._rows = RowState(self.schema, keys, START, gap, retractable=may_retract)
         self._timers = Timers(Route("cell timers", gap=gap, lateness=lateness or 0))
         self._nothing = Delta.empty(self.schema)
-        self.changes = Finding[Changes | None]("ends", None)
+        self.changes = Finding[MergedEnds | None]("ends", None)
         self.merging = Finding[Merging]("moves", NothingMerged())
         self.gives = (self.changes, self.merging)
 
@@ -208,6 +208,8 @@ class Sessions(Operator):
 class SessionEnds(Operator):
     """Emits how far the ends of sessions moved, as the diffs of their ids, which add up to the end of each.
 
+    The same for windows that a user's function merges, whose operator is ``MergeWindows``.
+
         ends(A)[key, start] = last instant of that session + gap, in microseconds since 1970-01-01 UTC
 
     Rows are the keys and ``window_start``, ``ids``. They are made from the findings of ``Sessions`` in the same epoch; its
@@ -215,7 +217,7 @@ class SessionEnds(Operator):
     Cost: the sessions whose end moved.
     """
 
-    def __init__(self, ids: pl.Schema, changes: Finding[Changes | None]) -> None:
+    def __init__(self, ids: pl.Schema, changes: Finding[MergedEnds | None]) -> None:
         self.schema = ids
         self._changes = changes
         self.looks_at = (changes,)

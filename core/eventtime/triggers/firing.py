@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from ...columns.kernels import Index, Ints, Keys, Mask, expand
+from ...data.delta import Delta
 
 EARLY, ON_TIME, LATE = 0, 1, 2
 """Timing of a pane: before the watermark passed the end, when it did, after that."""
@@ -33,12 +34,25 @@ class Merging(Protocol):
 
     @property
     def instants(self) -> Ints:
-        """The event times of the rows, which are not among their columns."""
+        """The event times of the rows, which are not among their columns, or the numbers of their own windows."""
+        ...
+
+    @property
+    def may_split(self) -> bool:
+        """Whether a window may have been split, so that rows left it that are still there."""
         ...
 
     @property
     def moves(self) -> Moves | None:
         """The windows that merged into others in this epoch; None if there are none."""
+        ...
+
+
+class MergedEnds(Protocol):
+    """The changes of merging windows in an epoch, as far as they concern their ends."""
+
+    def ends(self) -> Delta:
+        """Return how far the end of each window moved, as the diffs of its id."""
         ...
 
 
@@ -48,6 +62,7 @@ class NothingMerged:
 
     arrivals: int = 0
     instants: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    may_split: bool = False
     moves: Moves | None = None
 
 

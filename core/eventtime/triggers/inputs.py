@@ -68,7 +68,7 @@ class TriggerInputs:
         if merging is None:
             return np.arange(len(rows)), rows.diffs
         arrivals = merging.arrivals
-        if (rows.diffs[:arrivals] > 0).all():
+        if not merging.may_split:
             return np.arange(arrivals), rows.diffs[:arrivals]
         start = self._keys[-1]
         columns = [column for column in rows.rows.get_columns() if column.name != start]

@@ -57,6 +57,9 @@ class WindowTraits:
     may_merge = False
     """Whether windows of a key may become one."""
 
+    may_close = True
+    """Whether the rows of a window can be purged at some time, so that there may be a lateness."""
+
     @property
     def shifted_by_key(self) -> bool:
         """Return whether the windows of a row depend on its key."""
@@ -81,6 +84,11 @@ class WindowTraits:
     def calendar(self) -> tuple[str, str | None] | None:
         """Return the length and the time zone of windows of whole days, weeks, months or years; None of others."""
         return None
+
+    @property
+    def merged_by_user(self) -> bool:
+        """Return whether a user's function merges windows of a key."""
+        return False
 
 
 @tagged("core.eventtime.windows:Global")
@@ -179,6 +187,7 @@ class Count(WindowTraits):
     """The rows of a key in order of event time, ``size`` at a time."""
 
     depends_on_key = True
+    may_close = False
 
     size: int
 
@@ -192,6 +201,7 @@ class LastRows(WindowTraits):
     """The last rows of a key by event time, ``size`` of them."""
 
     depends_on_key = True
+    may_close = False
 
     size: int
 
@@ -228,6 +238,11 @@ class Custom(WindowTraits):
     @property
     def depends_on_key(self) -> bool:
         """Return whether windows of a key are merged."""
+        return self.merged_by_user
+
+    @property
+    def merged_by_user(self) -> bool:
+        """Return whether there is a function that merges them."""
         return self.merge is not None
 
     def __str__(self) -> str:

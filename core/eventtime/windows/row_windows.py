@@ -134,7 +134,7 @@ class Counted(Rewindow):
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in their windows; a row with a count above one may be divided."""
-        size, (times, _) = self._size, _bounds(rows)
+        size, (times, _) = self._size, bounds_of(rows)
         places = _places_before(rows)
         first, last = places // size, (places + rows.diffs - 1) // size
         numbers, positions = expand(first, last + 1)
@@ -163,7 +163,7 @@ class TheLast(Rewindow):
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in the window of their key; they were read from the last to the first."""
-        times, _ = _bounds(rows)
+        times, _ = bounds_of(rows)
         begins = np.flatnonzero(_differs(rows.owners))
         lengths = np.diff(begins, append=len(times))
         starts = np.repeat(times[begins + lengths - 1], lengths)
@@ -191,7 +191,7 @@ class Merged(Rewindow):
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in merged windows."""
-        differs = _differs(rows.owners, *_bounds(rows))
+        differs = _differs(rows.owners, *bounds_of(rows))
         columns = (*self._keys, WINDOW_START, WINDOW_END)
         windows = gather(rows.payload.select(columns), np.flatnonzero(differs))
         dtype = windows.schema[WINDOW_START]
@@ -225,7 +225,8 @@ def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _bounds(rows: KeyRows) -> tuple[Ints, Ints]:
+def bounds_of(rows: KeyRows) -> tuple[Ints, Ints]:
+    """Return the bounds of the windows with which rows are kept, their own ones."""
     return physical(rows.payload.get_column(WINDOW_START)), physical(rows.payload.get_column(WINDOW_END))
 
 
