@@ -361,3 +361,20 @@ def test_a_sample_takes_its_share_of_the_keys() -> None:
             totals.prove(sample=wrong)  # type: ignore[arg-type]
     with pytest.raises(ec.PlanError, match="before the first epoch"):
         engine.retain_rows()
+
+
+@pytest.mark.parametrize("dtype", [pl.Struct({"a": pl.Int64}), pl.List(pl.Int64)])
+def test_rows_that_only_hashes_order_are_proved_unless_a_limit_divides_them(dtype: Any) -> None:
+    engine = ec.Engine()
+    rows = engine.source("s", {"k": pl.Int64, "x": dtype}, retained=True)
+    first = engine.view("first", rows.top_k(1, by="k"))
+    all_tied = engine.view("all tied", rows.group_by("k").top_k(6, by="k"))
+    values = [{"a": number} if isinstance(dtype, pl.Struct) else [number] for number in range(6)]
+    engine.push("s", pl.DataFrame({"k": [1] * 6, "x": values}, {"k": pl.Int64, "x": dtype}))
+    assert all_tied.prove()
+    with pytest.raises(
+        ec.InputError, match=r"'first' cannot be proved: .*differ only in lists or structs tie.*by="
+    ):
+        first.prove()
+    engine.push("s", pl.DataFrame({"k": [2], "x": values[:1]}, {"k": pl.Int64, "x": dtype}))
+    assert first.prove()

@@ -291,6 +291,17 @@ def test_rows_as_tuples_are_in_the_order_of_the_columns() -> None:
     assert engine.epoch_number == 3
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("count", [2**31, -(2**31), 2**63 - 1, -(2**63)])
+def test_a_count_that_is_too_large_is_refused_the_least_integer_too(count: int, trusted: bool) -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"a": pl.Int64}, kind="diffs", trusted=trusted))
+    rows = pl.DataFrame({"a": [1, 2], "_diff": [count, 1]})
+    assert "holds a count of 2147483648 or more" in refusal(ec.InputError, lambda: engine.push("s", rows))
+    assert view.read().is_empty()
+    assert engine.ledger().is_empty()
+
+
 def test_a_diff_that_only_a_late_row_has_is_not_lost() -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", {"a": pl.Int64}, kind="diffs"))

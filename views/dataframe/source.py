@@ -310,7 +310,8 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
         diffs: Ints = column.to_numpy()
     else:
         diffs = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
-    if len(diffs) and int(np.abs(diffs).max()) >= DIFF_LIMIT:
+    # The least integer has no absolute value.
+    if len(diffs) and (int(diffs.max()) >= DIFF_LIMIT or int(diffs.min()) <= -DIFF_LIMIT):
         raise InputError(f"{where}: column {DIFF!r} holds a count of {DIFF_LIMIT} or more; split the row")
     if source.kind == "upsert" and not (np.abs(diffs) == 1).all():
         raise InputError(

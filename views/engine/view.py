@@ -596,7 +596,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
         Raises:
             InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
-                accumulate, aggregates of your own, or rows with counts below zero; names the reason.
+                accumulate, aggregates of your own, rows with counts below zero, or a limit between rows that differ only in
+                lists or structs; names the reason.
         """
         return self._engine.proof_of(self.name, sample)
 

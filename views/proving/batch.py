@@ -14,6 +14,7 @@ import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Given
 
+from .ties import require_decided
 from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, in_sessions, waits
 
 DIFF = "_diff"
@@ -404,9 +405,9 @@ class Groups:
                 nulls_last=[*_each(nulls_last, len(order)), *rest],
             )
             .with_columns((pl.col(DIFF).cum_sum().over(_GROUP) - pl.col(DIFF)).alias(_COUNT))
-            .filter(pl.col(_COUNT) < n)
         )
-        first_rows = ordered.with_columns(
+        require_decided(ordered, [_GROUP, *names], _COUNT, DIFF, n)
+        first_rows = ordered.filter(pl.col(_COUNT) < n).with_columns(
             pl.min_horizontal(pl.col(DIFF), n - pl.col(_COUNT)).cast(pl.Int64).alias(DIFF)
         )
         return batch._of(first_rows.select(batch.frame.columns))
