@@ -56,7 +56,22 @@ class InputError(EvercurrentError, ValueError):
 
 @tagged("core.errors:NotFilledError")
 class NotFilledError(InputError):
-    """A read of a view that is still being filled (``engine.view(..., background=True)``), or whose fill has failed."""
+    """A read of a view that is still being filled (``engine.view(..., background=True)``), or whose fill has failed.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> engine = ec.Engine()
+    >>> words = engine.source("words", {"word": pl.String}, retained=True)
+    >>> _ = words.push({"word": ["a", "b", "a"]})
+    >>> counts = engine.view("counts", words.group_by("word").len("n"), background=True)
+    >>> try:
+    ...     rows = counts.read()
+    ... except ec.NotFilledError:
+    ...     counts.wait()
+    ...     rows = counts.read()
+    >>> sorted(rows.rows())
+    [('a', 2), ('b', 1)]
+    """
 
 
 @tagged("core.errors:FileError")

@@ -318,7 +318,7 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, kept_rows: pl.DataFrame
         expected = evaluation.of(view)
     except UnprovableError as reason:
         raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
-    over = tuple(evaluation.over)
+    over = tuple(sorted(evaluation.over))
     differing = differences(expected, Batch(kept_rows)).with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
     return Proof(view.name, epoch, expected.frame.height, over, differing, evaluation.unproved)
 
