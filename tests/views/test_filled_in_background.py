@@ -329,3 +329,29 @@ def test_changes_are_counted_while_epochs_leave_more(monkeypatch: pytest.MonkeyP
     with engine.turn:
         view.wait()
     assert view.read().height == 4
+
+
+def test_where_on_progress_ends_its_thread_the_view_and_its_subscribers_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fills.Filling, "start", lambda _: None)
+    engine, got = started(), list[int]()
+    before = engine.view("sizes", sizes(engine))
+    before.subscribe(lambda delta: got.append(delta.height))
+
+    def on_progress(progress: ec.FillProgress) -> None:
+        if progress.state == "ready":
+            raise SystemExit
+
+    view = engine.view(
+        "sizes",
+        engine.views["totals"].filter(pl.col("total") > 8).group_by("total").agg(shops=pl.len()),
+        replace=True,
+        background=True,
+        on_progress=on_progress,
+    )
+    engine._running.fills["sizes"].run()
+    assert view.read().rows() == [(9, 100)]
+    assert got == [9]
+    with pytest.raises(ec.InputError, match="was replaced"):
+        before.read()

@@ -256,13 +256,21 @@ class Filling:
             if self.state == "filling":
                 with self._computing():
                     self._catch_up()
-                self._adopt(self)
+                self._appear()
         except BaseException as error:
             if self.state == "filling":
                 self.fail(error)
             raise
         finally:
             self._ended.set()  # After the subscribers of a view that is replaced.
+
+    def _appear(self) -> None:
+        """Let the view appear, and report that after its subscribers have the epoch, whatever they or ``on_progress`` raise."""
+        try:
+            self._adopt(self)
+        finally:
+            if self.state == "ready":
+                self._report()
 
     def _catch_up(self) -> None:
         if changes := self._taken():
@@ -272,9 +280,7 @@ class Filling:
         """Note that the view is ready, or that nobody waits for it any more."""
         self.state, self._pieces, self._changes = state, None, {}
         _at_exit.discard(self)
-        if state == "ready":
-            self._report()
-        else:
+        if state != "ready":
             self._ended.set()
 
     def fail(self, error: BaseException) -> None:
