@@ -38,14 +38,15 @@ from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..proving.proof import Proof
 from ..sinks.delivery import Delivery, Retry
+from ..sinks.origin import Origin
 from ..tracing.history import History as RowHistory
 from ..tracing.lineage import Lineage
 from .asynchronous import followed
-from .consumers import Reader, check_reader
+from .consumers import Reader, check_reader, require_one_pane
 from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
-from .view_sinks import DeliverySubscription, MakeSink, Outputs
+from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
 
 if TYPE_CHECKING:
     from ..timeline.of_view import Key
@@ -78,8 +79,8 @@ class ViewKeeper(Protocol):
         """The lock that a writer holds while all others wait."""
         ...
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -285,6 +286,11 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
         return self._engine.published().begins(self.name)
 
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of the present definition; 0 unless the view was declared, or replaced by other columns, later."""
+        return self._engine.published().first(self.name)
+
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
     ) -> Iterator[pl.DataFrame]:
@@ -420,11 +426,17 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self.require_reader(name, reader)
+        retry = Retry.of(retry)
         with self._engine.turn:
-            require_free_name(self, name)
-            origin, key = self._engine.origin(), reader_key(self.name, name)
+            origin = self._engine.origin(
+                self.name
+            )  # This opens the checkpoint, which has what is remembered.
             remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
+            if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
+                name = sink.place  # Such as a table of one name in two databases.
+            require_free_name(self, name)
+            key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
@@ -440,6 +452,8 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             PlanError: they do not.
         """
         check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        if reader == "overwriting":
+            require_one_pane(f"view {self.name!r}: {name}", self._plan, self._place)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
