@@ -68,6 +68,8 @@ class _Unidentified:
     """A circuit node without identities, with all that these are made of."""
 
     node: Node
+    kind: type
+    """The class of its operator, which may be replaced by one that checks it."""
     purpose: Purpose
     purpose_before: Purpose | None
     inputs: tuple[Node, ...]
@@ -97,7 +99,9 @@ class CircuitIdentities:
         ``purpose_before`` is the one that it had in earlier versions, if its states held more in these.
         """
         node.identify = self._identify
-        self._unidentified.append(_Unidentified(node, purpose, purpose_before, tuple(inputs)))
+        self._unidentified.append(
+            _Unidentified(node, type(node.operator), purpose, purpose_before, tuple(inputs))
+        )
 
     def _identify(self) -> None:
         with self._lock, written_by(self._scheme):
@@ -105,7 +109,7 @@ class CircuitIdentities:
                 # Those of the inputs were made before, as inputs come first.
                 each = self._unidentified[0]
                 behind = [source.identity_before or source.identity for source in each.inputs]
-                kind, before = type(each.node.operator), ""
+                kind, before = each.kind, ""
                 if each.purpose_before is not None:
                     before = self._unnumbered(each.purpose_before(), kind, behind)
                 each.node.set_identities(self._next(each.purpose(), kind, behind), before)
