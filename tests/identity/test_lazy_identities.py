@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -119,3 +119,45 @@ def test_they_are_made_once_if_several_threads_read_them() -> None:
         with ThreadPoolExecutor(4) as threads:
             found = threads.map(lambda nodes: [node.identity for node in nodes], [nodes] * 4)
         assert [*found] == [expected] * 4
+
+
+def test_a_function_is_identified_by_what_it_referred_to_when_rows_came() -> None:
+    rates = [10]
+
+    def defined() -> Callable[[pl.DataFrame], pl.DataFrame]:
+        def rated(rows: pl.DataFrame) -> pl.DataFrame:
+            return rows.with_columns(v=pl.col("v") * rates[0])
+
+        return rated
+
+    engine, schema = ec.Engine(), {"v": pl.Int64}
+    rows = engine.source("rows", schema, retained=True)
+    engine.view("rated", rows.map_batches(defined(), schema=schema))
+    engine.push("rows", [(1,)])
+    rates[0] = 20
+    again = engine.view("rated", rows.map_batches(defined(), schema=schema), replace=True)
+    assert again.read().rows() == [(20,)]
+
+
+def test_a_function_of_windows_is_identified_by_what_it_referred_to_when_rows_came() -> None:
+    lengths = [10]
+
+    def defined() -> Callable[[pl.DataFrame], pl.DataFrame]:
+        def ends(rows: pl.DataFrame) -> pl.DataFrame:
+            at = pl.col("at")
+            return rows.select(window_start=at, window_end=at + pl.duration(seconds=lengths[0]))
+
+        return ends
+
+    engine, schema = ec.Engine(), {"at": pl.Datetime("us")}
+    rows = engine.source("rows", schema, event_time="at", retained=True)
+
+    def declared() -> ec.Collection:
+        windows = ec.custom_windows(defined())
+        return rows.window(windows).group_by().agg(n=pl.len())
+
+    engine.view("counts", declared())
+    engine.push("rows", [(datetime(2026, 1, 1),)])
+    lengths[0] = 20
+    with pytest.raises(ec.PlanError, match="declared twice, in different ways"):
+        engine.view("counts", declared())

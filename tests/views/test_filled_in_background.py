@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.data.delta import Delta
 from evercurrent.views.engine import fills
 from harness import contents
 
@@ -244,3 +245,113 @@ def test_epochs_of_declarations_are_watched() -> None:
         (5, {"sales": 1}, {"totals": 2}),
     ]
     assert all(each.seconds > 0 for each in events)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_rows_of_an_iterator_are_there_when_a_fill_begins_again(background: bool) -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", SALES)
+    rows = {"shop": [1, 1, 1], "price": [2**62, 2**62, 2**62]}
+    engine.push("sales", rows)
+    totals = sales.group_by("shop").agg(total=pl.col("price").sum())
+    with pytest.raises((ec.NotFilledError, ec.InputError), match="the sum does not fit Int64"):
+        engine.view("totals", totals, backfill={"sales": iter([rows])}, background=background).wait(20)
+    assert "totals" not in engine.views
+
+
+def test_a_function_of_a_view_that_is_being_filled_can_neither_push_nor_wait() -> None:
+    engine, refused = started(), list[str]()
+    begun, go = threading.Event(), threading.Event()
+
+    def meddles(rows: pl.DataFrame) -> pl.DataFrame:
+        begun.set()
+        assert go.wait(20)
+        for meddle in (lambda: engine.push("sales", {"shop": [1], "price": [1]}), lambda: view.wait(20)):
+            with pytest.raises((ec.InputError, ec.NotFilledError)) as error:
+                meddle()
+            refused.append(str(error.value))
+        return rows
+
+    view = engine.view("same", engine.sources["sales"].map_batches(meddles, schema=SALES), background=True)
+    assert begun.wait(20)
+
+    def waits(_: object) -> None:
+        go.set()
+        view.wait()
+
+    engine.views["totals"].subscribe(waits)
+    engine.push("sales", {"shop": [1], "price": [1]})
+    assert view.read().height == 1001
+    assert engine.epoch_number == 3
+    assert "cannot push; push from a subscriber" in refused[0]
+    assert "a function that it calls cannot wait for it" in refused[1]
+
+
+def test_on_progress_may_push_but_not_wait() -> None:
+    engine, refused = started(), list[str]()
+
+    def on_progress(progress: ec.FillProgress) -> None:
+        if progress.state == "filling" and not refused:
+            engine.push("sales", {"shop": [1], "price": [1]})
+            with pytest.raises(ec.NotFilledError) as error:
+                engine._running.fills["sizes"].view.wait()
+            refused.append(str(error.value))
+
+    view = engine.view("sizes", sizes(engine), background=True, on_progress=on_progress)
+    view.wait(20)
+    assert len(refused) == 1
+    assert (1, 99) in contents(view).counts
+
+
+def test_changes_are_counted_while_epochs_leave_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fills.Filling, "start", lambda _: None)
+    engine = started()
+    other = engine.source("other", SALES, retained=True)
+    engine.view("other", other)
+    engine.push("other", {"shop": [1], "price": [2]})
+    view = engine.view("both", engine.sources["sales"].join(other, on="shop"), background=True)
+    filling = engine._running.fills["both"]
+    while filling._pieces is not None:
+        filling.advance()
+    engine.push("sales", {"shop": [1], "price": [1]})
+    pushes = threading.Thread(target=engine.push, args=("other", {"shop": [1], "price": [3]}))
+
+    def height(delta: Delta) -> int:
+        if pushes.ident is None:
+            pushes.start()
+            pushes.join(0.3)
+        return delta.height
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Delta, "__len__", height)
+        filling.advance()
+    pushes.join()
+    with engine.turn:
+        view.wait()
+    assert view.read().height == 4
+
+
+def test_where_on_progress_ends_its_thread_the_view_and_its_subscribers_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fills.Filling, "start", lambda _: None)
+    engine, got = started(), list[int]()
+    before = engine.view("sizes", sizes(engine))
+    before.subscribe(lambda delta: got.append(delta.height))
+
+    def on_progress(progress: ec.FillProgress) -> None:
+        if progress.state == "ready":
+            raise SystemExit
+
+    view = engine.view(
+        "sizes",
+        engine.views["totals"].filter(pl.col("total") > 8).group_by("total").agg(shops=pl.len()),
+        replace=True,
+        background=True,
+        on_progress=on_progress,
+    )
+    engine._running.fills["sizes"].run()
+    assert view.read().rows() == [(9, 100)]
+    assert got == [9]
+    with pytest.raises(ec.InputError, match="was replaced"):
+        before.read()

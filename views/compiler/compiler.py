@@ -26,6 +26,7 @@ from evercurrent.core.state.spine import Spine
 
 from ..expressions.elementwise import elementwise_columns
 from ..expressions.equalities import only_value
+from ..plan.node_identities import identify_functions
 from ..plan.nodes import (
     Assign,
     Explode,
@@ -75,6 +76,7 @@ class Compiler(Builder):
         """Add the operators of one plan node."""
         self.place = place
         node = self.plan[place]
+        identify_functions(node)
         inputs = [self.compiled.outputs[source] for source in node.inputs]
         self.compiled.outputs[place] = self._operators(node, inputs)
         if place in self.plan.inputs:

@@ -21,6 +21,8 @@ from .interrupts import Ends, defer, interruptible
 PATIENCE = 1.0
 """Seconds of waiting after which a thread checks whether the holder of the turn waits for it."""
 
+IN_AN_EPOCH = "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
+
 _forks = 0
 """How many forks led to this process since the module was imported."""
 
@@ -56,7 +58,8 @@ class Turn:
         self._owner: int | None = None
         self._depth = 0
         self._deferred: list[Ends | None] = []
-        self._helpers: set[int] = set()
+        self._helpers: dict[int, str] = {}
+        """The threads that cannot take the turn, each with the error of one that tries."""
         self.is_lost = False
         _turns.add(self)
 
@@ -77,13 +80,11 @@ class Turn:
 
     def _take(self) -> None:
         me = threading.get_ident()
+        if (refusal := self._helpers.get(me)) is not None:
+            raise InputError(refusal)
         if self._owner == me:
             self._depth += 1
             return
-        if me in self._helpers:
-            raise InputError(
-                "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
-            )
         if self.is_lost:
             raise InputError(
                 "this process was forked while another thread was in the middle of an epoch of this engine, which "
@@ -120,14 +121,17 @@ class Turn:
             return any(waiting == thread for waiting, _ in self._waiting)
 
     @contextmanager
-    def helped(self) -> Iterator[None]:
-        """Mark this thread as one that the holder waits for, so that it does not wait for the turn itself."""
+    def helped(self, refusal: str = IN_AN_EPOCH) -> Iterator[None]:
+        """Mark this thread as one that the holder may wait for, so that it does not take the turn itself.
+
+        One that tries gets an ``InputError`` with this text.
+        """
         me = threading.get_ident()
-        self._helpers.add(me)
+        self._helpers[me] = refusal
         try:
             yield
         finally:
-            self._helpers.discard(me)
+            self._helpers.pop(me, None)
 
     def _hand_on(self) -> None:
         with self._guard:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.run import Run, merge
@@ -28,8 +29,9 @@ class KeptRows:
 
     @staticmethod
     def given(reader: RowsReader) -> KeptRows:
-        """Return rows that are read once, by this function."""
-        return KeptRows(lambda _: reader())
+        """Return rows that are read once, by this function: a user's iterator has nothing more for one who begins again."""
+        rows = cache(reader)
+        return KeptRows(lambda _: rows())
 
     def all(self) -> Delta:
         """Return all rows. Cost: the state."""

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,8 @@ from ..epochs.run_events import LOG
 
 FEW_CHANGES, MOST_ROUNDS = 1 << 14, 8
 """With at most so many changes left, or after so many rounds, the rest is computed in the turn that makes the view appear."""
+
+IN_A_FILL = "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
 
 FillState = Literal["filling", "ready", "failed", "dropped"]
 
@@ -127,6 +130,10 @@ class Filling:
         self._stepping, self._noting = Guard(), Guard()
         self._ended = threading.Event()
         self._process = os.getpid()
+        self._runs_in: int | None = None
+        """The thread that fills it, in which ``on_progress`` is called."""
+        self._computes_in: int | None = None
+        """The thread that computes a piece, in which functions of the view are called."""
 
     # What epochs leave
 
@@ -172,6 +179,7 @@ class Filling:
 
     def run(self) -> None:
         """Fill the view; if that fails, ``progress`` and all who wait for the view have the error."""
+        self._runs_in = threading.get_ident()
         try:
             while self.advance():
                 pass
@@ -192,23 +200,37 @@ class Filling:
         Raises:
             InputError: a value cannot be computed.
         """
-        with self._stepping.lock:
+        with self._computing():
             if self.state != "filling":
                 return False
-            if self._pieces is not None:
-                done = self._next(self._pieces)
+            if (pieces := self._pieces) is not None:
+                done = self._next(pieces)
                 if done is None:
                     self._pieces = None
                 else:
                     self._done = done
             else:
-                waiting = sum(len(delta) for deltas in self._changes.values() for delta in deltas)
-                if waiting <= FEW_CHANGES or self._rounds == MOST_ROUNDS:
+                if self._waiting() <= FEW_CHANGES or self._rounds == MOST_ROUNDS:
                     return False
                 self._rounds += 1
                 self._catch_up()
         self._report()
         return True
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Compute in this thread inside of the block: others, one of which may have the turn, wait for its end."""
+        with self._stepping.lock, self._turn.helped(IN_A_FILL):
+            self._computes_in = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._computes_in = None
+
+    def _waiting(self) -> int:
+        """Return how many changes are not computed yet."""
+        with self._noting.lock:
+            return sum(len(delta) for deltas in self._changes.values() for delta in deltas)
 
     def _next(self, pieces: Iterator[int]) -> int | None:
         try:
@@ -232,15 +254,23 @@ class Filling:
             while self.advance():
                 pass
             if self.state == "filling":
-                with self._stepping.lock:
+                with self._computing():
                     self._catch_up()
-                self._adopt(self)
+                self._appear()
         except BaseException as error:
             if self.state == "filling":
                 self.fail(error)
             raise
         finally:
             self._ended.set()  # After the subscribers of a view that is replaced.
+
+    def _appear(self) -> None:
+        """Let the view appear, and report that after its subscribers have the epoch, whatever they or ``on_progress`` raise."""
+        try:
+            self._adopt(self)
+        finally:
+            if self.state == "ready":
+                self._report()
 
     def _catch_up(self) -> None:
         if changes := self._taken():
@@ -250,9 +280,7 @@ class Filling:
         """Note that the view is ready, or that nobody waits for it any more."""
         self.state, self._pieces, self._changes = state, None, {}
         _at_exit.discard(self)
-        if state == "ready":
-            self._report()
-        else:
+        if state != "ready":
             self._ended.set()
 
     def fail(self, error: BaseException) -> None:
@@ -286,8 +314,11 @@ class Filling:
         """Wait until the view is ready. A caller that has the turn, such as a subscriber, computes the rest itself.
 
         Raises:
-            NotFilledError: it failed, or was dropped; or it is not ready after ``timeout`` seconds.
+            NotFilledError: it failed, or was dropped; or it is not ready after ``timeout`` seconds; or the caller is a function
+                that the fill itself calls.
         """
+        if self.state == "filling" and threading.get_ident() in (self._runs_in, self._computes_in):
+            raise NotFilledError(f"{self.progress!r}; a function that it calls cannot wait for it")
         if self.state == "filling" and self._turn.is_ours:
             self.complete()
         elif self._process != os.getpid():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from threading import RLock
 
 from evercurrent.core.circuit.circuit import Node
 
+from ..expressions import Expression
 from .digest_scheme import scheme, written_by
 from .digests import digest_of, kind_of
 from .nodes import PlanNode
@@ -29,6 +30,27 @@ def operation_identity(node: PlanNode) -> str:
     return identity
 
 
+def identify_functions(node: PlanNode) -> None:
+    """Compute the identity of an operation with functions now, as it is to hold for the rows that come.
+
+    What a function refers to may be changed after that, such as a global variable of a notebook: a function that is then declared
+    computes something else, and has to have another identity.
+    """
+    if _has_functions(node.operation):
+        operation_identity(node)
+
+
+def _has_functions(value: object) -> bool:
+    """Return whether a value is a function, or an object of this library that holds one."""
+    if isinstance(value, Expression | type):
+        return False
+    if is_dataclass(value):
+        return callable(value) or any(_has_functions(getattr(value, each.name)) for each in fields(value))
+    if isinstance(value, tuple | list):
+        return any(map(_has_functions, value))
+    return callable(value)
+
+
 def plan_identities(plan: Plan) -> list[str]:
     """Return the identity of each node of a plan, equal for equal nodes of any plans, however these were declared."""
     identities: list[str] = []
@@ -47,7 +69,7 @@ class _Unidentified:
 
     node: Node
     kind: type
-    """The class of its operator when it was compiled; a checked circuit wraps it later."""
+    """The class of its operator when it was compiled, which may be replaced by one that checks it."""
     purpose: Purpose
     purpose_before: Purpose | None
     inputs: tuple[Node, ...]
@@ -60,7 +82,7 @@ class CircuitIdentities:
     agree only where a user's functions are the same twice, and then it does not matter which is which.
 
     None is computed before one of them is read: then all nodes so far get theirs, in their order, by the scheme that was in
-    force when the circuit was begun. Nodes may be read in any thread.
+    force when the circuit was begun. Nodes may be read in any thread. Operations with functions are the exception.
     """
 
     def __init__(self) -> None:
@@ -111,5 +133,11 @@ class CircuitIdentities:
 
     @staticmethod
     def shared(role: str, what: object) -> Purpose:
-        """Return the purpose of a circuit node that several plan nodes share, whichever of them was compiled first."""
+        """Return the purpose of a circuit node that several plan nodes share, whichever of them was compiled first.
+
+        With functions it is computed now, see ``identify_functions``.
+        """
+        if _has_functions(what):
+            digest = digest_of("shared", role, what)
+            return lambda: digest
         return lambda: digest_of("shared", role, what)
