@@ -59,13 +59,13 @@ def main(rows: int, batch: int) -> None:
         total = int(sizes.read()["total"][number * 7])
         sorted_before, read_before = indexes.indexed, indexes.touched
         begun = time.process_time()
-        found = sizes.lineage({"total": total})["sales"]
+        traced_rows = sizes.lineage({"total": total})["sales"]
         seconds.append(time.process_time() - begun)
         sorted_rows, read_rows = indexes.indexed - sorted_before, indexes.touched - read_before
-        found_rows = int(found["_diff"].sum())
+        found_rows = int(traced_rows["_diff"].sum())
         of_shops = shops.read().filter(pl.col("total") == total)["shop"]
-        assert set(found["shop"]) == set(of_shops)
-        assert int((found["price"] * found["_diff"]).sum()) == total * len(of_shops)
+        assert set(traced_rows["shop"]) == set(of_shops)
+        assert int((traced_rows["price"] * traced_rows["_diff"]).sum()) == total * len(of_shops)
     send(
         first_ms=first * 1000,
         call_ms=statistics.median(seconds) * 1000,
@@ -79,5 +79,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--batch", type=int, default=250_000)
-    given = parser.parse_args()
-    main(given.rows, given.batch)
+    arguments = parser.parse_args()
+    main(arguments.rows, arguments.batch)

@@ -92,20 +92,20 @@ class Declarations:
             PlanError: there is one that is declared otherwise.
         """
         name = source.name
-        if (known := self._sources.get(name)) is None:
+        if (declared := self._sources.get(name)) is None:
             with self._change(f"source {name!r}") as change:
-                known = self._sources[name] = with_other_columns(self._plan, source, source.schema)
-                self._plan.sources[name] = known
+                declared = self._sources[name] = with_other_columns(self._plan, source, source.schema)
+                self._plan.sources[name] = declared
                 change.untouched.add(name)
                 change.has_epoch = False
             if self._running.has_begun:
                 self._running.untouched.add(name)
-        elif not is_same(known, source):
+        elif not is_same(declared, source):
             raise PlanError(
                 f"source {name!r} is declared otherwise than while it ran; stop and start again, with a checkpoint if its "
                 "columns are more or wider than before"
             )
-        return known
+        return declared
 
     def view(
         self,
@@ -153,14 +153,14 @@ class Declarations:
         self,
         view: View,
         collection: Collection,
-        given: Mapping[str, Callable[[], Delta]],
+        given_rows: Mapping[str, Callable[[], Delta]],
         filling: Filling | None = None,
     ) -> None:
         """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
         with self._change(where) as change:
-            change.filled, change.backfill = (name,), given
+            change.filled, change.backfill = (name,), given_rows
             if filling is not None:
                 change.computed = filling.fill
                 # From here on it is read as any view that is being declared.
@@ -212,7 +212,7 @@ class Declarations:
         self,
         view: View,
         collection: Collection,
-        given: Mapping[str, Callable[[], Delta]],
+        given_rows: Mapping[str, Callable[[], Delta]],
         on_progress: OnProgress | None,
     ) -> None:
         """Begin to fill a view; nothing that others see changes before it is done.
@@ -228,14 +228,14 @@ class Declarations:
                 if name in self._plan.views:
                     self._plan.remove_view(name)
                 self._plan.add_view(name, view._place)
-                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), given))
+                fill = piecewise(self._plan, before, Changed((name,), set(running.untouched), given_rows))
             except CheckpointError as error:
                 raise as_refusal(where, error) from error
             finally:
                 self._plan.return_to(named)
 
         def adopt(filling: Filling) -> None:
-            self._declare(view, collection, given, filling)
+            self._declare(view, collection, given_rows, filling)
 
         filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
         view._filling = running.fills[name] = filling

@@ -119,8 +119,8 @@ class FilledViews:
             for name, delta in self._filled.items()
         }
         changed = {name: delta for name, delta in deltas.items() if delta.entries}
-        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
-        return EpochResult(passed, {}, {}, tuple(self._filled))
+        evaluated = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
+        return EpochResult(evaluated, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``: the states hold the rows already."""

@@ -196,11 +196,11 @@ class Filling:
             if self.state != "filling":
                 return False
             if self._pieces is not None:
-                done = self._next(self._pieces)
-                if done is None:
+                read_entries = self._next(self._pieces)
+                if read_entries is None:
                     self._pieces = None
                 else:
-                    self._done = done
+                    self._done = read_entries
             else:
                 waiting = sum(len(delta) for deltas in self._changes.values() for delta in deltas)
                 if waiting <= FEW_CHANGES or self._rounds == MOST_ROUNDS:

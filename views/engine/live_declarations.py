@@ -189,14 +189,14 @@ class LiveDeclarations(ServedViews, ABC):
         return Prover(fork._plan, fork._running.current(), fork.views, now, earlier)
 
     def _prover_of(self, checkpoint: str | Path | Checkpoint) -> Prover:
-        given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        fork = self.fork(given)
+        opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        fork = self.fork(opened)
 
         def at(epoch: int) -> Prover:
-            other = self.fork(given, epoch=epoch)
+            other = self.fork(opened, epoch=epoch)
             return Prover(other._plan, other._running.current(), other.views, other.published(), None)
 
-        earlier = Earlier(tuple(sorted(CommitLog(given.store).epochs())), at, has_views=False)
+        earlier = Earlier(tuple(sorted(CommitLog(opened.store).epochs())), at, has_views=False)
         return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
 
     def _prover_at(self, epoch: int) -> Prover:

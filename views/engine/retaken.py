@@ -42,11 +42,11 @@ def retake(engine: Engine, edited: Engine) -> str:
         name, collection = call.result.name, replay.of(call.result)
         if collection is None:
             raise PlanError(f"view {name!r}: {replay.failed[id(call.result)]}")
-        known = before.get(name)
-        made = engine.view(name, collection, replace=True)
-        if known is None:
+        existing = before.get(name)
+        declared = engine.view(name, collection, replace=True)
+        if existing is None:
             added.append(name)
-        elif made is not known:
+        elif declared is not existing:
             replaced.append(name)
     gone = [name for name in reversed(engine.views) if name not in edited.views]
     for name in gone:

@@ -87,9 +87,9 @@ class ServedViews(ABC):
         row = None if key is None else self._row(view, key, window)
         is_waiting = self._running.steadily(lambda compiled: self._waits(compiled, view))
         if row is None or (is_waiting and set(row) <= {*self._window_keys(view), *BOUNDS}):
-            found = self._running.steadily(lines)
-            is_open = row is None or not found[0].startswith(NO_WINDOW)
-            return found if is_open or row is None else [*found, *self.why_row(view, row)]
+            reasons = self._running.steadily(lines)
+            is_open = row is None or not reasons[0].startswith(NO_WINDOW)
+            return reasons if is_open or row is None else [*reasons, *self.why_row(view, row)]
         return self.why_row(view, row)
 
     @abstractmethod

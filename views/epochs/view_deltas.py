@@ -31,9 +31,9 @@ class ViewDelta:
     @staticmethod
     def later(epoch: int, entries: int, read: Callable[[], Delta]) -> ViewDelta:
         """Return a delta that a function reads when it is needed, of about so many entries; none if there are no rows."""
-        made = object.__new__(ViewDelta)
-        made.epoch, made.entries, made._delta, made._frame = epoch, entries, read, pl.DataFrame()
-        return made
+        delta = object.__new__(ViewDelta)
+        delta.epoch, delta.entries, delta._delta, delta._frame = epoch, entries, read, pl.DataFrame()
+        return delta
 
     @staticmethod
     def of(epoch: int, delta: Delta) -> ViewDelta | None:
