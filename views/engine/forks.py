@@ -22,7 +22,8 @@ from ..plan.forked_calls import forked_calls
 from ..plan.plan import Plan
 from .epoch_runner import Running
 from .published import Published
-from .view import View, ViewKeeper
+from .view import View
+from .view_keeper import ViewKeeper
 
 
 @dataclass(frozen=True, slots=True)
