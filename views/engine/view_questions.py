@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from evercurrent.core.data.tags import tagged
+
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.proof import Proof
@@ -36,6 +38,7 @@ class Questions(ABC):
     def _delta_schema(self) -> pl.Schema:
         """Return the columns of its deltas."""
 
+    @tagged("views.view:View.fire")
     def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
@@ -50,6 +53,7 @@ class Questions(ABC):
         """
         return self._engine.fire(self.name, key, window, at)
 
+    @tagged("views.view:View.why")
     def why(self, key: object = None, window: object = None) -> str:
         """Explain why a row is there or is not, and why a window has emitted no pane.
 
@@ -81,6 +85,7 @@ class Questions(ABC):
         """
         return "\n".join(self._engine.why(self.name, key, window))
 
+    @tagged("views.view:View.lineage")
     def lineage(self, row: object, *, limit: int = 1000) -> Lineage:
         """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
 
@@ -114,6 +119,7 @@ class Questions(ABC):
         """
         return self._engine.lineage_of(self.name, row, limit)
 
+    @tagged("views.view:View.history")
     def history(self, key: object, *, since: int | None = None) -> RowHistory:
         """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
 
@@ -150,6 +156,7 @@ class Questions(ABC):
         """
         return self._engine.history_of(self.name, key, since)
 
+    @tagged("views.view:View.prove")
     def prove(self, sample: float | None = None) -> Proof:
         """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
 
@@ -171,6 +178,7 @@ class Questions(ABC):
         """
         return self._engine.proof_of(self.name, sample)
 
+    @tagged("views.view:View.timeline")
     def timeline(
         self,
         value: str | None = None,
