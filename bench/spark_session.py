@@ -27,10 +27,15 @@ def session(**settings: str) -> SparkSession:
     return local_session("bench", cores=CORES, settings={**SETTINGS, **settings})
 
 
-def rows_of(spark: SparkSession, folder: Path) -> DataFrame:
-    """The files of a folder as a stream, a micro-batch each."""
-    schema = "key long, value long"
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+SMALL_DRIVER = {"spark.driver.memory": "1g"}
+A_PARTITION_EACH = {"spark.sql.files.openCostInBytes": str(128 << 20)}
+"""Every file is a partition of its own, however small it is, as the partitions of Kafka are."""
+
+
+def rows_of(spark: SparkSession, folder: Path, files: int = 1, *, is_wide: bool = False) -> DataFrame:
+    """The files of a folder as a stream, so many to a micro-batch; ``is_wide``: with a text beside key and value."""
+    schema = "key long, value long, pad string" if is_wide else "key long, value long"
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
 
 
 def timing(streaming_query: Any, warming: int) -> Fields:

@@ -3,10 +3,27 @@
 pyspark is needed to start a query, and not to import this package.
 """
 
+from evercurrent.views.partitioned.progress import EpochProgress
+
+from . import deploy
 from .batch import run_batch
 from .execution.micro_batches import OnEpoch
+from .execution.preflight import PreflightError
 from .output.spark_views import SparkView, SparkViews, views
 from .query import Query, run
-from .runtime.session import local_session
+from .runtime.session import local_session, session
 
-__all__ = ["OnEpoch", "Query", "SparkView", "SparkViews", "local_session", "run", "run_batch", "views"]
+__all__ = [
+    "EpochProgress",
+    "OnEpoch",
+    "PreflightError",
+    "Query",
+    "SparkView",
+    "SparkViews",
+    "deploy",
+    "local_session",
+    "run",
+    "run_batch",
+    "session",
+    "views",
+]

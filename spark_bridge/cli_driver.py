@@ -29,7 +29,7 @@ from .execution.arrivals import Arrivals
 from .execution.micro_batches import MicroBatches, Planned, instant_of
 from .output.spark_views import SparkView
 from .query import BUCKETS, DRIVER_ROWS, Query, prepared, started
-from .runtime.session import local_session, require_spark
+from .runtime.session import is_local, local_session, require_spark, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,8 @@ def _session(master: str) -> Iterator[SparkSession]:
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with _quiet():
-            spark = local_session(settings={"spark.master": master})
+            start = local_session if is_local(master) else session
+            spark = start(settings={"spark.master": master, "spark.ui.enabled": False})
     except EvercurrentError:
         raise
     except Exception as error:
@@ -288,5 +289,5 @@ def _our_error(error: Exception | None) -> Exception | None:
     """Return the error of a micro-batch, also where it was raised in a task and arrived as text."""
     if error is None or isinstance(error, EvercurrentError):
         return error
-    raised = re.findall(r"^evercurrent\.core\.errors\.(\w+): (.+)", str(error), re.MULTILINE)
+    raised = re.findall(r"^evercurrent\.core\.data\.errors\.(\w+): (.+)", str(error), re.MULTILINE)
     return InputError(raised[-1][1]) if raised else error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.clock import END_OF_TIME
-from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
@@ -19,13 +19,18 @@ from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
+from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.limits import DRIVER_BYTES
+from evercurrent.views.partitioned.progress import EpochProgress
+from evercurrent.views.partitioned.stages_text import stages_text
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 
 from .execution.arguments import (
     checkpoint_in_spark,
     require_declarations,
+    require_driver_bytes,
     require_name,
     require_on_epoch,
     require_sizes,
@@ -35,10 +40,10 @@ from .execution.arguments import (
 )
 from .execution.jobs import Setup
 from .execution.micro_batches import MicroBatches, OnEpoch, Options
-from .execution.preflight import check_picklable, check_shared
+from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
-from .input.origins import require_no_shuffle
+from .input.origins import require_no_aggregation, require_no_shuffle
 from .output.query_names import QueryNames
 from .output.spark_views import InSpark, SparkViews
 from .runtime.session import require_spark
@@ -66,6 +71,7 @@ def run(
     heartbeat_seconds: float | None = None,
     on_epoch: OnEpoch | None = None,
     driver_rows: int = DRIVER_ROWS,
+    driver_bytes: int = DRIVER_BYTES,
     name: str | None = None,
 ) -> Query:
     """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
@@ -93,13 +99,16 @@ def run(
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails
             before its commit is run again and passed again, with the same rows: make the sink idempotent by epoch.
             Epoch 0, in which a group without rows gets its row, precedes all micro-batches and is not passed.
-        driver_rows: stages with at most this many rows run in the driver process, without a Spark job. So do the rows of
-            a micro-batch if the one before had this few: a plain job collects them, and stops at that number.
+        driver_rows: stages with at most this many rows run in the driver process, without a Spark job, where two tasks could
+            run at the same time; down to half as many where more could. So do the rows of a micro-batch if the one before had
+            this few: a plain job collects them, and stops at that number.
+        driver_bytes: the same limit in bytes; what exceeds either runs in executors.
         name: the name of the query, as Spark shows it.
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
         PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
+        PreflightError: an executor cannot run the query, for example as a library is missing there.
         CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
     """
     require_spark()
@@ -108,6 +117,7 @@ def run(
     require_name(name)
     check_sources(engine, sources, is_streaming=True)
     require_no_shuffle(sources, engine.sources)
+    require_no_aggregation(sources)
     first = next(iter(sources.values()))
     require_start(first, trigger, name)
     spark = first.sparkSession
@@ -115,7 +125,7 @@ def run(
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
         beat = heartbeat(spark, heartbeat_seconds)
-    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch)
+    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch, driver_bytes=driver_bytes)
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
@@ -151,9 +161,12 @@ def prepared(
     buckets: int,
     driver_rows: int,
     on_epoch: OnEpoch | None,
+    *,
+    driver_bytes: int = DRIVER_BYTES,
 ) -> MicroBatches:
     """Return the function for micro-batches, after all checks that are possible before the first one."""
     require_sizes(buckets, driver_rows)
+    require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
     options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
@@ -166,10 +179,10 @@ def prepared(
     lock = WriterLock(store.url)
     try:
         _cut(engine, options_of_checkpoint, store, buckets)
-        check_shared(spark, store.url)
+        check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
         batches = MicroBatches(
             Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
-            Options(options_of_checkpoint, driver_rows, on_epoch),
+            Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
         )
         from .output.delta_source import register  # It needs pyspark when it is imported.
 
@@ -243,6 +256,25 @@ class Query(SparkViews, QueryNames):
         WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
         self._batches.request(FireRequest(view, key, window))
 
+    def progress(self) -> EpochProgress | None:
+        """Return the measures of the last epoch that this process has run; None before the first.
+
+        Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
+        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
+        in another process, and there is none.
+        """
+        kept = self._batches.opened().progress
+        return kept[-1] if kept else None
+
+    def recent_progress(self) -> list[EpochProgress]:
+        """Return the measures of the last hundred epochs that this process has run, the oldest first."""
+        return list(self._batches.opened().progress)
+
+    def explain(self) -> str:
+        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran."""
+        epochs = self._batches.opened()
+        return stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
+
     def __repr__(self) -> str:
         """Show the name, whether it runs, the epoch, and the views."""
         named = "" if self.name is None else f" {self.name!r}"
@@ -260,7 +292,8 @@ class Query(SparkViews, QueryNames):
         """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
 
         Raises:
-            InputError: that is not a length of time.
+            InputError: that is not a length of time; or the query has ended as a value could not be computed.
+            EvercurrentError: the query has ended with another error of this package; ``exception()`` has Spark's.
         """
         require_timeout(timeout)
         try:
@@ -269,6 +302,12 @@ class Query(SparkViews, QueryNames):
                 return True
             # Spark counts in milliseconds, and does not take 0.
             return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+        except Exception:
+            own = self._batches.error
+            if isinstance(own, EvercurrentError):
+                # In a sentence, and not with Spark's pages around it, which exception() has.
+                raise own.with_traceback(None) from own.__cause__
+            raise
         finally:
             if not self.streaming_query.isActive:
                 self._lock.release()

@@ -60,8 +60,8 @@ def is_open(descriptor: int) -> None:
 
 
 WITHOUT_THE_SESSION = (
-    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_early_worker", "test_examples",
-    "test_spark_connect", "test_spark_faults", "test_spark_versions",
+    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_cluster", "test_cluster_kills", "test_deploy",
+    "test_early_worker", "test_examples", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 

@@ -61,7 +61,7 @@ FLOORS = (
     {"views.testing", "views.apps"},
     {"views.cli"},
     # spark_bridge
-    {"spark_bridge.runtime"},
+    {"spark_bridge.runtime", "spark_bridge.deploy"},
     {"spark_bridge.input"},
     {"spark_bridge.execution"},
     {"spark_bridge.output"},

@@ -17,6 +17,7 @@ from bench.figures import (
     sessions,
     spark_chain,
     spark_one_row,
+    spark_shapes,
     spark_state,
     state,
     wide,
@@ -46,4 +47,5 @@ FIGURES = {
     "spark-chain": spark_chain.measure,
     "spark-one-row": spark_one_row.measure,
     "spark-state": spark_state.measure,
+    "spark-shapes": spark_shapes.measure,
 }

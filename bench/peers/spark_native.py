@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from bench.reply import Histogram, send
-from bench.spark_session import rows_of, session, timing
+from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, rows_of, session, timing
 
 PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -28,17 +28,22 @@ CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabl
 
 def histogram_of_state(spark: SparkSession, checkpoint: str) -> Histogram:
     """The second stage, from the state that the first has left behind."""
-    state = spark.read.format("statestore").load(checkpoint).select("value.*").toDF("n", "total")
+    state = spark.read.format("statestore").load(checkpoint).select("value.*")
+    state = state.toDF("n", "total", *state.columns[2:])
     rows = state.groupBy("n").agg(F.count("*").alias("keys"), F.sum("total").alias("total")).collect()
     return sorted([row["n"], row["keys"], row["total"]] for row in rows)
 
 
-def main(provider: str, folder: Path, warming: int) -> None:
+def main(provider: str, folder: Path, warming: int, files: int, is_wide: bool) -> None:
+    shape = {**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {})} if files > 1 or is_wide else {}
     spark = session(
-        **{"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider], CHANGELOG: "true"}
+        **{"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider], CHANGELOG: "true", **shape}
     )
+    longest = [F.max("pad").alias("pad")] if is_wide else []
     counted = (
-        rows_of(spark, folder).groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+        rows_of(spark, folder, files, is_wide=is_wide)
+        .groupBy("key")
+        .agg(F.count("*").alias("n"), F.sum("value").alias("total"), *longest)
     )
     with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
         started = time.perf_counter()
@@ -57,4 +62,5 @@ def main(provider: str, folder: Path, warming: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    files = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), files, "wide" in sys.argv[5:])

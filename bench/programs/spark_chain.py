@@ -19,21 +19,26 @@ import evercurrent as ec
 from bench.changes import Changes
 from bench.data import SCHEMA
 from bench.reply import send
-from bench.spark_session import rows_of, session, timing
+from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, rows_of, session, timing
 from evercurrent.spark_bridge import run
 
 
-def main(folder: Path, warming: int, buckets: int) -> None:
-    spark = session()
+def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool) -> None:
+    spark = (
+        session(**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {}))
+        if files > 1 or is_wide
+        else session()
+    )
     engine = ec.Engine()
-    rows = engine.source("rows", SCHEMA)
-    by_key = rows.group_by("key").agg(n=pl.len(), total=pl.col("value").sum())
+    rows = engine.source("rows", {**SCHEMA, "pad": pl.String} if is_wide else SCHEMA)
+    longest = {"pad": pl.col("pad").max()} if is_wide else {}
+    by_key = rows.group_by("key").agg(n=pl.len(), total=pl.col("value").sum(), **longest)
     engine.view("histogram", by_key.group_by("n").agg(keys=pl.len(), total=pl.col("total").sum()))
     with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
         started = time.perf_counter()
         query = run(
             engine,
-            {"rows": rows_of(spark, folder)},
+            {"rows": rows_of(spark, folder, files, is_wide=is_wide)},
             checkpoint=checkpoint,
             buckets=buckets,
             trigger={"availableNow": True},
@@ -64,5 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("warming", type=int)
     parser.add_argument("--buckets", type=int, default=4)
+    parser.add_argument("--files", type=int, default=1, help="of a micro-batch, each a partition")
+    parser.add_argument("--wide", action="store_true", help="rows have a text, which is in the state")
     options = parser.parse_args()
-    main(options.folder, options.warming, options.buckets)
+    main(options.folder, options.warming, options.buckets, options.files, options.wide)

@@ -97,6 +97,10 @@ def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
     return column if isinstance(column, Whole) or column.dtype == dtype else column.cast(dtype)
 
 
+ROW_LETTERS = 300
+"""Of a row that a message shows so many letters are shown."""
+
+
 @tagged("core.operators.linear:MapBatches")
 class MapBatches(Operator):
     """Apply a user's function from frames to frames, which is row by row by declaration.
@@ -145,7 +149,8 @@ class MapBatches(Operator):
             mapped = self._function(rows)
         except Exception as error:
             raise InputError(
-                f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
+                f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}"
+                f"{self._failing_row(rows)}; nothing has changed"
             ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
             returned = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
@@ -155,6 +160,29 @@ class MapBatches(Operator):
             )
         # The function may keep the frame that it returned, and the memory under it.
         return frame_of([with_plain_zeros(column) for column in owned(mapped).get_columns()])
+
+    def _failing_row(self, rows: pl.DataFrame) -> str:
+        """Return the first row with which the function fails, for a message; nothing if it fails with no single row.
+
+        Cost: the function is called on halves, some twice as many rows in all.
+        """
+        while rows.height > 1:
+            half = rows.height // 2
+            first, second = rows[:half], rows[half:]
+            if self._is_failing(first):
+                rows = first
+            elif self._is_failing(second):
+                rows = second
+            else:
+                return ""
+        return f", for the row {str(rows.row(0, named=True))[:ROW_LETTERS]}" if rows.height else ""
+
+    def _is_failing(self, rows: pl.DataFrame) -> bool:
+        try:
+            self._function(rows)
+        except Exception:
+            return True
+        return False
 
 
 @tagged("core.operators.linear:Concat")

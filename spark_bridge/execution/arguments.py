@@ -102,6 +102,16 @@ def require_sizes(buckets: object, driver_rows: object) -> None:
         raise PlanError(f"driver_rows={driver_rows!r}; give a whole number from 0")
 
 
+def require_driver_bytes(driver_bytes: object) -> None:
+    """Check the limit in bytes on what runs in the driver.
+
+    Raises:
+        PlanError: it is out of range.
+    """
+    if isinstance(driver_bytes, bool) or not isinstance(driver_bytes, int) or driver_bytes < 0:
+        raise PlanError(f"driver_bytes={driver_bytes!r}; give a whole number from 0")
+
+
 def require_trigger(trigger: object) -> None:
     """Check that a trigger is one of micro-batches; its length of time is checked by Spark in ``require_start``.
 

@@ -1,40 +1,114 @@
 """The rows of a small micro-batch are collected in the driver process, as Python workers cost more than a few rows do.
 
-The number of rows of a micro-batch is unknown before it is read. So each partition returns at most its share of the rows
-that the driver process accepts; if there are more, a job in Python workers reads them.
+How many rows a micro-batch has, and how wide they are, is unknown before it is read. What is expected are those of the epoch
+before, and of the first one, that it is small. A plain job of Spark's Java reads the rows and returns at most as many as are
+accepted, none of them wider than fits: so no micro-batch exceeds the driver's memory, however wide its rows. If there
+are more, or wider ones, a job in Python workers reads them again.
+
+Many small partitions, as Kafka has, are read by as few tasks as there are cores.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from .jobs import parallelism
+from evercurrent.views.partitioned.limits import MEBIBYTE, DriverLimits
+
+from ..input.inputs import quoted
+from .parallelism import heap, tasks_for, tasks_for_unknown
+from .widths import is_narrow, plain_width, row_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-POSITION = f"(monotonically_increasing_id() & {(1 << 33) - 1})"
-"""The position of a row in its partition, from 0; the upper bits of Spark's number of the row are the partition."""
+PLACE = "evercurrent:place"
+"""Column with the number of a row: its position in the partition that it is read in, and in the upper bits the partition."""
+
+FEW_ROWS = 10_000
+"""A micro-batch of which nothing is known is collected if it has at most this many rows."""
+
+HEAP_SHARE = 8
+"""One part in so many of the memory of the driver's Java may be rows that are collected."""
+
+EXCEEDS = "evercurrent:exceeds"
+"""Column of a row that is beyond the limits, and is returned without its values."""
 
 
-def share_of_partition(rows: DataFrame, driver_rows: int) -> int:
-    """Return how many rows each partition of a micro-batch may return, so that all return at most ``driver_rows``."""
-    return driver_rows // max(1, _partitions(rows))
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The rows and bytes that a micro-batch is expected to have: those of the epoch before; None if there is none."""
+
+    rows: int | None
+    bytes: int
+
+    def most_rows(self, limits: DriverLimits) -> int:
+        """Return how many rows are collected at most; 0 if it is not tried.
+
+        Twice as many as are expected, so that the limit on the width of a row, which is lower for more rows, is seldom met.
+
+        >>> limits = DriverLimits(200_000, 1 << 26)
+        >>> [Expected(rows, 100 * (rows or 0)).most_rows(limits) for rows in (None, 3, 90_000, 150_000, 300_000)]
+        [10000, 10000, 180000, 200000, 0]
+        >>> Expected(150_000, 150_000 * 2_000).most_rows(limits)  # too wide
+        0
+        """
+        if self.rows is None:
+            return min(limits.rows, FEW_ROWS)
+        if self.rows > limits.rows or self.bytes > limits.bytes:
+            return 0
+        return min(limits.rows, max(2 * self.rows, FEW_ROWS))
 
 
-def collected(rows: DataFrame, share: int) -> pa.Table | None:
-    """Return all rows, by (partition, position in it), if no partition exceeds its share; None if one does.
+def collected(
+    rows: DataFrame, most_rows: int, most_bytes: int, tasks: int, *, is_known: bool = True
+) -> pa.Table | None:
+    """Return all rows, by (partition, position in it); None if they exceed the limits.
 
-    Cost: a scan of the rows; each partition sends at most one row more than its share.
+    ``most_rows`` is divided among so many ``tasks`` that read the rows, and ``most_bytes`` among the rows: none may be wider
+    than its part. With ``is_known=False`` each task ends once it has read too many rows, so that of a batch that may be
+    large not all is read; this costs a shuffle of some 0.1 s.
+
+    Cost: a scan of the rows; each task sends at most one row more than its share.
     """
-    rows_found = rows.where(f"{POSITION} <= {share}").toArrow()
-    return rows_found if rows_found.num_rows <= share else None
+    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+    readers = max(1, min(tasks, most_rows))
+    share, widest = most_rows // readers, most_bytes // (most_rows + readers)
+    if is_narrow(rows.schema) and plain_width(rows.schema) > widest:
+        return None
+    is_wide = F.lit(False) if is_narrow(rows.schema) else row_width(rows.schema) > widest
+    few = rows.coalesce(readers).withColumn(PLACE, F.monotonically_increasing_id())
+    position = F.col(PLACE).bitwiseAND((1 << 33) - 1)
+    if is_known:
+        few, is_beyond = few.where(position <= share), position >= share
+    else:
+        few, is_beyond = few.limit(most_rows + 1), F.lit(False)
+    marked = few.withColumn(EXCEEDS, is_beyond | is_wide)
+    values = [F.when(~F.col(EXCEEDS), F.col(quoted(name))).alias(name) for name in rows.columns]
+    table = marked.select(EXCEEDS, PLACE, *values).toArrow()
+    if table.num_rows > most_rows or pc.any(table.column(EXCEEDS)).as_py():
+        return None
+    # A shuffle does not keep the order.
+    return (table if is_known else table.sort_by(PLACE)).drop_columns([EXCEEDS, PLACE])
 
 
-def _partitions(rows: DataFrame) -> int:
-    if not hasattr(rows, "_jdf"):
-        return parallelism(rows.sparkSession)
-    # The DataFrame of foreachBatch is an RDD already; counting partitions by the DataFrame would plan it again.
-    return int(rows._jdf.queryExecution().logical().rdd().getNumPartitions())
+def most_bytes(rows: DataFrame, limits: DriverLimits) -> int:
+    """Return how many bytes may be collected without harm to the driver's Java; where that is not known, twice the limit."""
+    memory = heap(rows.sparkSession)
+    return 2 * limits.bytes if memory is None else max(memory // HEAP_SHARE, MEBIBYTE)
+
+
+def tasks_to_read(there: int, expected: Expected, cores: int) -> int:
+    """Return by how many tasks the rows of a micro-batch are read that come in so many partitions.
+
+    >>> few, many, wide = Expected(5_000, 40_000), Expected(1_000_000, 8_000_000), Expected(1_000, 1 << 30)
+    >>> [tasks_to_read(64, expected, 2) for expected in (Expected(None, 0), few, many, wide)]
+    [8, 2, 20, 64]
+    """
+    if expected.rows is None:
+        return tasks_for_unknown(there, cores)
+    return max(tasks_for(expected.rows, expected.bytes, there), min(there, cores))

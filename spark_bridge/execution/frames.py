@@ -16,7 +16,8 @@ from evercurrent.views.partitioned.delta_frames import with_epoch
 from evercurrent.views.store import store_at
 
 from ..runtime.spark_types import frame_to_spark_arrow, spark_schema
-from .jobs import Setup, parallelism
+from .jobs import Setup
+from .parallelism import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +92,7 @@ def mapped(
     schema: pl.Schema,
 ) -> DataFrame:
     """Return the rows that a function reads for the numbers up to a count, as a DataFrame with these columns."""
-    numbers = spark.range(0, count, 1, max(1, min(count, parallelism(spark))))
+    numbers = spark.range(0, count, 1, max(1, min(count, cores(spark))))
     return numbers.mapInArrow(read, spark_schema(f"view {view!r}", schema))
 
 

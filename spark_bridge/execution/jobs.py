@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from evercurrent.core.data.errors import InputError
 from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.partitioned.limits import MEBIBYTE
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
 from evercurrent.views.plan.plan import Plan
@@ -20,12 +22,15 @@ from evercurrent.views.store import store_at
 
 from ..input.inputs import arriving, untagged
 from ..input.origins import origins_apart
+from .job_names import name_of, named_jobs
+from .parallelism import attempts, cores, tasks_for
+from .task_failures import TaskFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CHUNK_ROWS = 1_000_000
-"""How many rows of a partition are processed at a time."""
+CHUNK_ROWS, CHUNK_BYTES = 1_000_000, 64 * MEBIBYTE
+"""How many rows or bytes of a partition are processed at a time."""
 
 RESULT = "done binary"
 """The schema of the results of tasks."""
@@ -90,6 +95,7 @@ class Arriving:
 
     setup: Setup
     instant: Instant
+    attempts: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for each chunk of rows."""
@@ -100,7 +106,15 @@ class Arriving:
         runner = self.setup.runner()
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
-            yield _result(arrived(self.setup, runner, self.instant, place, chunk))
+            try:
+                done = arrived(self.setup, runner, self.instant, place, chunk)
+            except InputError as error:
+                yield _result(
+                    TaskFailure.at_last(error, f"partition {partition} as it arrives", self.attempts)
+                )
+                return
+            done.ran_elsewhere = True
+            yield _result(done)
 
 
 def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> TaskResult:
@@ -112,7 +126,7 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
     result = runner.arrive(instant, place, taken(sources, rows))
-    result.arrived, result.origins = rows.num_rows, origins
+    result.arrived, result.arrived_bytes, result.origins = rows.num_rows, rows.nbytes, origins
     return result
 
 
@@ -132,6 +146,7 @@ class InBuckets:
 
     setup: Setup
     tasks: tuple[Task, ...]
+    attempts: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for every task."""
@@ -139,53 +154,80 @@ class InBuckets:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 changed: ChangedStates = {}
-                (result,) = runner.run([self.tasks[number]], changed)
-                result.states = runner.write(changed)[0]
+                task = self.tasks[number]
+                try:
+                    (result,) = runner.run([task], changed)
+                except InputError as error:
+                    where = f"stage {task.stage}, bucket {task.bucket}"
+                    yield _result(TaskFailure.at_last(error, where, self.attempts))
+                    return
+                result.states, result.ran_elsewhere = runner.write(changed)[0], True
                 yield _result(result)
 
 
 class SparkJobs:
-    """The jobs of stages in Spark, with the buckets distributed over as many partitions as there are cores."""
+    """The jobs of stages in Spark, with the buckets distributed over as many tasks as their rows are worth."""
 
-    def __init__(self, spark: SparkSession, setup: Setup) -> None:
+    def __init__(
+        self, spark: SparkSession, setup: Setup, views: Mapping[int, tuple[str, ...]] | None = None
+    ) -> None:
         self._spark = spark
         self._setup = setup
+        self._views = views or {}
+        """The views that each stage makes, after which its jobs are named."""
 
-    def arrive(self, rows: DataFrame, instant: Instant) -> list[TaskResult]:
-        """Return the results of the first stage, over the rows of a micro-batch."""
-        return _done(rows.mapInArrow(Arriving(self._setup, instant), RESULT))
+    @property
+    def cores(self) -> int:
+        """See ``Executors``."""
+        return cores(self._spark)
+
+    def arrive(self, rows: DataFrame, instant: Instant, tasks: int | None = None) -> list[TaskResult]:
+        """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks, if it is given.
+
+        Raises:
+            InputError: rows do not fit their source.
+        """
+        few = rows if tasks is None else rows.coalesce(tasks)
+        with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
+            return _done(few.mapInArrow(Arriving(self._setup, instant, attempts(self._spark)), RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
-        """Return the results of a stage's tasks."""
-        partitions = min(len(tasks), parallelism(self._spark))
-        numbers = self._spark.range(0, len(tasks), 1, partitions)
-        return _done(numbers.mapInArrow(InBuckets(self._setup, tuple(tasks)), RESULT))
+        """Return the results of a stage's tasks.
 
-
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at the same time; under Spark Connect, the session's number of shuffle partitions."""
-    if hasattr(spark, "_jsc"):
-        return int(spark.sparkContext.defaultParallelism)
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        Raises:
+            InputError: a value cannot be computed; names stage and bucket.
+        """
+        rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
+        wanted = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
+        numbers = self._spark.range(0, len(tasks), 1, wanted)
+        stage = tasks[0].stage
+        with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
+            return _done(
+                numbers.mapInArrow(InBuckets(self._setup, tuple(tasks), attempts(self._spark)), RESULT)
+            )
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         held.append(batch)
-        rows += batch.num_rows
-        if rows >= CHUNK_ROWS:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(held)
 
 
-def _result(result: TaskResult) -> pa.RecordBatch:
+def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(result, protocol=5)], pa.binary())})
 
 
 def _done(results: DataFrame) -> list[TaskResult]:
     column = results.toArrow().column(0)
-    return [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
+    done = [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
+    for one in done:
+        if isinstance(one, TaskFailure):
+            raise one.error()
+    return done

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa
-
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import (
     CheckpointError,
@@ -23,14 +21,18 @@ from evercurrent.core.data.errors import (
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.driver import Epochs
+from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
-from .collecting import collected, share_of_partition
+from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
+from .interruptions import interruption, is_interruption
+from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
+from .parallelism import partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,12 +48,18 @@ SWEEP_EVERY = 64
 class Options:
     """The options of a query, besides its plan; plain data, so that they can be sent to another process.
 
-    ``driver_rows``: stages with at most this many rows run in the driver process, including the first one.
+    ``driver_rows`` and ``driver_bytes``: see ``limits``, which hold for the first stage, too.
     """
 
     checkpoint: Checkpoint
     driver_rows: int
     on_epoch: OnEpoch | None = None
+    driver_bytes: int = DRIVER_BYTES
+
+    @property
+    def limits(self) -> DriverLimits:
+        """Return the limits on what runs in the driver process."""
+        return DriverLimits(self.driver_rows, self.driver_bytes)
 
 
 REQUESTS, BATCHES = "asked", "batches"
@@ -98,10 +106,13 @@ class MicroBatches:
         Raises:
             CheckpointError: batches are missing, another writer was faster, or the store failed.
             InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
+            InterruptedError: the query is stopped.
         """
         try:
             self._run_next(rows, batch)
         except Exception as error:
+            if is_interruption(error):
+                raise interruption(error) from None
             self.error = error
             raise
 
@@ -115,7 +126,8 @@ class MicroBatches:
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
         """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
         epochs = self.opened()
-        jobs = SparkJobs(rows.sparkSession, self.setup)
+        views = {stage.number: tuple(stage.views) for stage in epochs.cut.stages}
+        jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         last_requests = epochs.last.facts.get(SPARK, {}).get("asked", [])
         attempt = self._attempt(batch, last_requests)
@@ -149,24 +161,27 @@ class MicroBatches:
     def _arrived(
         self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant
     ) -> list[TaskResult]:
-        """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job."""
-        here = self._collected(rows, epochs.arrived)
-        if here is None:
-            return jobs.arrive(with_origins(rows, self.setup.sources()), instant)
-        return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
+        """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job.
 
-    def _collected(self, rows: DataFrame, expected: int | None) -> pa.Table | None:
-        """Return the rows of a micro-batch, if they are few enough for the driver process; None if they are, or may be, more.
-
-        ``expected`` is the number of rows of the last epoch in the checkpoint, and not of this process, so that a repeated
-        batch is run in the same way.
+        What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
+        run in the same way.
         """
-        if expected is None or expected > self.options.driver_rows:
-            return None
-        share = share_of_partition(rows, self.options.driver_rows)
-        if not 0 < share >= expected:
-            return None
-        return collected(with_origins(rows, self.setup.sources()), share)
+        expected = Expected(epochs.arrived, epochs.arrived_bytes)
+        there = partitions(rows)
+        own = with_origins(rows, self.setup.sources())
+        if there is None:
+            return jobs.arrive(own, instant)
+        if most_rows := expected.most_rows(self.options.limits):
+            is_known = expected.rows is not None
+            tasks = min(there, jobs.cores) if is_known else tasks_to_read(there, expected, jobs.cores)
+            most = most_bytes(rows, self.options.limits)
+            with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
+                here = collected(own, most_rows, most, tasks, is_known=is_known)
+            if here is not None:
+                return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
+            # It exceeds the limits, and by how much is not known.
+            expected = Expected(None, 0)
+        return jobs.arrive(own, instant, tasks_to_read(there, expected, jobs.cores))
 
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None
@@ -263,6 +278,7 @@ class MicroBatches:
                 pieces,
                 buckets=self.setup.buckets,
                 driver_rows=self.options.driver_rows,
+                driver_bytes=self.options.driver_bytes,
                 inline_rows=self.setup.inline_rows,
                 writer=new_writer(),
                 versions=versions(),

@@ -1,78 +1,110 @@
-"""Checks before a query starts: executors and driver share a store, and the plan can be pickled."""
+"""Checks before a query starts: what is sent can be pickled, and every executor can run it."""
 
 from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa
+from evercurrent.core.data.errors import CheckpointError, EvercurrentError, PlanError, first_line
+from evercurrent.views.store import Store, store_at
 
-from evercurrent.core.data.errors import CheckpointError, PlanError, first_line
-from evercurrent.views.store import store_at
+from . import executor_facts
+from .executor_facts import PROBES, gathered, version_of
+from .executor_faults import SHIP, sentence_of
+from .executor_jobs import failure_of, probed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROBES = "probes"
-"""Folder of the store in which driver and executors leave each other a file, for seconds."""
-
 DEEPEST = 12
 """The depth to which an object is searched for the part that cannot be pickled."""
 
+ROUNDS = 8
+"""Jobs until every executor has run a task; one that is busy with other work is not waited for longer."""
 
-def check_shared(spark: SparkSession, url: str, *, tasks: int = 4) -> None:
-    """Check that executors see the files of the driver in the store, and the driver theirs: a Spark job of some 0.1 s.
+
+class PreflightError(EvercurrentError):
+    """Executors cannot run a query: lists each fault with the hosts that have it, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What executors need for a query: the store that they share, and memory for the states of a bucket, in bytes."""
+
+    url: str
+    bucket_bytes: int = 0
+
+
+def check_executors(spark: SparkSession, needs: Needs) -> None:
+    """Check on every executor its Python, its libraries, its clock and memory, and that it shares the store with the driver.
+
+    Cost: a job of some 0.1 s; on a cluster some seconds, in which the executors start their first workers.
 
     Raises:
-        CheckpointError: they do not; names the store, the host and the remedy.
+        PreflightError: an executor cannot run the query; names each fault, the hosts, and the remedy.
+        CheckpointError: they do not share the store.
     """
-    store = store_at(url)
-    token = uuid4().hex
-    folder = f"{PROBES}/{token}"
-    store.put(folder, [token.encode()])
+    store, token = store_at(needs.url), uuid4().hex
+    store.put(f"{PROBES}/{token}", [token.encode()])
     try:
-        answers = spark.range(0, tasks, 1, tasks).mapInArrow(
-            functools.partial(_answered, url, token), "place bigint, host string, problem string"
-        )
-        for place, host, problem in sorted(map(tuple, answers.collect())):
-            if not problem and not store.list(f"{PROBES}/{token}-{place}-"):
-                problem = "the file that it wrote is not here"
-            if problem:
-                raise CheckpointError(
-                    f"executors do not share the checkpoint {store.url} with the driver: on {host}, {problem}; use a "
-                    "store that every machine reaches under this name, such as a network file system or s3://..."
-                )
+        try:
+            executors = _all_executors(spark, needs.url, token)
+        except Exception as error:
+            raise PreflightError(f"executors cannot run this query: {failure_of(error)}: {SHIP}") from error
+        if faults := sentence_of(own_facts(), executors, needs.bucket_bytes):
+            raise PreflightError(faults)
+        _require_shared(store, token, executors)
     finally:
-        store.delete_all([file.name for file in store.list(folder)])
+        store.delete_all([file.name for file in store.list(f"{PROBES}/{token}")])
 
 
-def _answered(url: str, token: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Check in a task for the driver's file, and leave one of the task's own."""
-    import socket
+def own_facts() -> dict[str, Any]:
+    """Return the facts of the driver that executors have to share."""
+    names = ("evercurrent", *executor_facts.LIBRARIES)
+    return {
+        "python_version": "{}.{}.{}".format(*sys.version_info[:3]),
+        "libraries": {name: version_of(name) for name in names},
+    }
 
-    for batch in batches:
-        places = batch.column(0).to_pylist()
-        problems = [_problem(url, token, place) for place in places]
-        hosts = [socket.gethostname()] * len(places)
-        yield pa.RecordBatch.from_pydict(
-            {"place": places, "host": hosts, "problem": problems},
-            pa.schema([("place", pa.int64()), ("host", pa.string()), ("problem", pa.string())]),
+
+def _all_executors(spark: SparkSession, url: str, token: str) -> list[dict[str, Any]]:
+    """Return the facts of every executor that is registered, gathered in rounds of tasks until each has run one."""
+    by_executor: dict[str, dict[str, Any]] = {}
+    for number in range(ROUNDS):
+        begun = time.time()
+        # The first round does not wait: it mostly finds all.
+        done = probed(
+            spark, functools.partial(gathered, url, token), number, pause=0.0 if number == 0 else 0.3
         )
+        ended = time.time()
+        for facts in done.facts:
+            clock = facts["clock"]
+            ahead = max(0.0, clock - ended) - max(0.0, begun - clock)
+            by_executor.setdefault(facts["executor"], {**facts, "ahead": ahead})
+        if len(by_executor) >= done.registered:
+            break
+    return list(by_executor.values())
 
 
-def _problem(url: str, token: str, place: int) -> str:
-    try:
-        store = store_at(url)
-        if bytes(store.read(f"{PROBES}/{token}")) != token.encode():
-            return "the driver's file has other bytes"
-        # A task may run twice: each attempt has a name of its own.
-        store.put(f"{PROBES}/{token}-{place}-{uuid4().hex}", [b"seen"])
-    except CheckpointError as error:
-        return first_line(error)
-    return ""
+def _require_shared(store: Store, token: str, executors: Sequence[Mapping[str, Any]]) -> None:
+    written = [file.name for file in store.list(f"{PROBES}/{token}-")]
+    for facts in executors:
+        problem = facts["store"]
+        if not problem and not any(
+            name.startswith(f"{PROBES}/{token}-{facts['place']}-") for name in written
+        ):
+            problem = "the file that it wrote is not here"
+        if problem:
+            raise CheckpointError(
+                f"executors do not share the checkpoint {store.url} with the driver: on {facts['host']}, {problem}; use a "
+                "store that every machine reaches under this name, such as a network file system or s3://..."
+            )
 
 
 def check_picklable(thing: Any, what: str) -> bytes:

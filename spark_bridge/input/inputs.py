@@ -12,6 +12,7 @@ in an upsert source without ``sequence_by``, only rows of one partition and one 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ def _selected(frame: DataFrame, source: Source) -> DataFrame:
 
     where = f"source {source.name!r}"
     columns = [
-        F.col(_quoted(name))
+        F.col(quoted(name))
         if name in frame.columns
         else F.lit(None).cast(spark_type(where, name, dtype)).alias(name)
         for name, dtype in source.schema.items()
@@ -97,7 +98,7 @@ def _packed(part: DataFrame, place: int, types: Sequence[StructType]) -> DataFra
     from pyspark.sql import functions as F  # noqa: N812
 
     # The cast makes fields nullable: they are null in the rows of other sources, and Arrow would fail otherwise.
-    own = F.struct(*(F.col(_quoted(name)) for name in part.columns)).cast(types[place]).alias(f"_{place}")
+    own = F.struct(*(F.col(quoted(name)) for name in part.columns)).cast(types[place]).alias(f"_{place}")
     before, after = _nulls(types, range(place)), _nulls(types, range(place + 1, len(types)))
     return part.select(F.lit(place).alias(TAG), *before, own, *after)
 
@@ -108,7 +109,7 @@ def _nulls(types: Sequence[StructType], places: Iterable[int]) -> list[Column]:
     return [F.lit(None).cast(types[place]).alias(f"_{place}") for place in places]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return a column's name in Spark's quotes, which allow dots."""
     return f"`{name.replace('`', '``')}`"
 
@@ -123,9 +124,24 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise PlanError(f"heartbeat_seconds={seconds!r}; give a number of seconds above 0, or leave it out")
+    require_python_of_workers("heartbeat_seconds=")
     from .beats import beats
 
     return beats(spark, seconds)
+
+
+def require_python_of_workers(what: str) -> None:
+    """Check that the driver has the Python of the workers too, which Spark runs beside it for a source written in Python.
+
+    Raises:
+        PlanError: it is a path of the executors, in an archive.
+    """
+    program = os.environ.get("PYSPARK_PYTHON", "")
+    if program.startswith(".") and not os.path.exists(program):
+        raise PlanError(
+            f"{what} is a source in Python, for which Spark runs {program} in the driver's folder {os.getcwd()}, too, and it "
+            "is not there; unpack the archive there: mkdir environment && tar -xzf environment.tar.gz -C environment"
+        )
 
 
 # One DataFrame back to several.
@@ -196,6 +212,7 @@ def check_sources(
         )
     for name, source in declared.items():
         _check_kind(name, sources[name], is_streaming)
+        _check_names(source, sources[name])
         _check_columns(source, sources[name])
 
 
@@ -211,6 +228,29 @@ def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
         raise InputError(
             f"source {name!r}: the DataFrame is {actual}, and {expected} is needed; use {reader}"
         )
+
+
+def _check_names(source: Source, frame: DataFrame) -> None:
+    """Check that Spark can tell the columns apart and name them.
+
+    Raises:
+        InputError: names differ only in case, or one is empty.
+    """
+    where = f"source {source.name!r}"
+    if "" in source.schema:
+        raise InputError(
+            f"{where}: a column has an empty name, which Spark cannot select; give it another name"
+        )
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    by_lower: dict[str, str] = {}
+    for name in source.schema:
+        other = by_lower.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(
+                f"{where}: columns {other!r} and {name!r} differ only in case, which Spark does not tell apart; rename one, or "
+                "set spark.sql.caseSensitive to true"
+            )
 
 
 def _check_columns(source: Source, frame: DataFrame) -> None:

@@ -56,6 +56,21 @@ def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, So
             )
 
 
+def require_no_aggregation(frames: Mapping[str, DataFrame]) -> None:
+    """Check that no stream is aggregated by Spark without a watermark, since its results change and are not rows of their own.
+
+    Raises:
+        InputError: one is; names the source and the remedy.
+    """
+    for name, frame in frames.items():
+        plan = _explained(frame)
+        if "StateStoreSave" in _STEP.findall(plan) and "EventTimeWatermark" not in plan:
+            raise InputError(
+                f"source {name!r}: Spark aggregates its rows (groupBy, or the like) before they come, and would pass on results "
+                "that later ones replace; give the rows as they are, and declare the grouping as a view: .group_by(...).agg(...)"
+            )
+
+
 def _explained(frame: DataFrame) -> str:
     """Return the physical plan of a DataFrame, as ``explain`` prints it."""
     untyped: Any = frame

@@ -14,7 +14,7 @@ import polars as pl
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
-from evercurrent.views.checkpoint.origin import SinkOffset, origin_of
+from evercurrent.views.checkpoint.origin import SinkOffset, writers_of
 from evercurrent.views.engine.consumers import Reader
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.view import View
@@ -26,6 +26,7 @@ from evercurrent.views.inspection.questions import shown_watermark
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.clocks import Clocks
 from evercurrent.views.sinks.delivery import Delivery, Retry
+from evercurrent.views.sinks.origin import Origin
 
 from ..execution.arguments import as_checkpoint, require_engine
 from ..execution.frames import contents, delta_schema, from_files
@@ -179,6 +180,11 @@ class SparkView(TableForms, Outputs):
         """Return the epoch after which all deltas are retained, the least for ``deltas(since)``; -1 if all are."""
         return self._reader.begins(self.name)
 
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of the present definition; 0 unless the view was added to the checkpoint later."""
+        return self._reader.first(self.name)
+
     def read(self, epoch: int | None = None) -> pl.DataFrame:
         """Return the contents as a polars frame, as of an epoch, by default the last. Cost: the view; no Spark job.
 
@@ -233,13 +239,14 @@ class SparkView(TableForms, Outputs):
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self._declared.require_reader(name, reader)
+        retry = Retry.of(retry)
         if any(each.name == name for each in self.deliveries):
             raise PlanError(
                 f"view {self.name!r}: {name!r} is being written already; close that delivery first"
             )
         store = self._reader.store
         offset = SinkOffset(store, f"{self.name}/{name}")
-        sink = make(origin_of(store), offset.last())
+        sink = make(Origin(self.name, lambda: writers_of(store)), offset.last())
         on_written = None if sink.remembers else offset.note
         delivery = Delivery(self, sink, name, retry=retry, poll_seconds=POLL_SECONDS, on_written=on_written)
         self._deliveries = [*self.deliveries, delivery]

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with settings for small micro-batches."""
+"""A Spark session on this machine or on a cluster, with settings for small micro-batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evercurrent.core.data.errors import EvercurrentError
+from evercurrent.core.data.errors import EvercurrentError, PlanError
 from evercurrent.core.data.release import install_command
 
 from .early_worker import as_program
@@ -52,20 +53,118 @@ def local_settings(cores: int = 2) -> dict[str, str]:
     second compiler of the JVM never pays off, and a micro-batch without data would be an empty epoch.
     """
     return {
+        **cluster_settings(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.ui.enabled": "false",
+    }
+
+
+def cluster_settings() -> dict[str, str]:
+    """Return the settings of a session on a cluster, by name: those of ``local_settings`` that do not depend on a machine."""
+    return {
         # How long a worker and Spark wait for each other: on a busy machine the default of 15 seconds can be too short.
         "spark.python.authenticate.socketTimeout": "600s",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+ENVIRONMENT = "environment"
+"""The folder in which executors find an unpacked archive."""
+
+
+def session(
+    app_name: str = "evercurrent",
+    *,
+    master: str | None = None,
+    archive: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **conf: Any,
+) -> SparkSession:
+    """Return a Spark session on a cluster, or the one that is running already. This process is its driver.
+
+    ``archive`` is shipped to the executors, which run the Python in it: ``deploy.archive`` makes one; a url of a file that is
+    in the cluster's storage serves too. Without it executors run the program that ``PYSPARK_PYTHON`` names, or this
+    process's path of Python. Before the first micro-batch ``run`` checks that it fits.
+
+    Args:
+        app_name: the name of the application, as Spark shows it.
+        master: the cluster: "spark://host:7077", "yarn", "k8s://..."; by default that of Spark's own configuration.
+        archive: a .tar.gz or .tgz with ``bin/python`` in it.
+        settings: Spark's settings, which override ``cluster_settings``; keywords are settings, too.
+
+    Raises:
+        SparkMissingError: pyspark is not installed.
+        JavaMissingError: there is no Java on which Spark runs.
+        PlanError: there is no such archive, or no use for one.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    chosen = {**cluster_settings(), **_shipped(master, archive), **(settings or {}), **conf}
+    ensure_java()
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in chosen.items():
+        builder = builder.config(name, _setting(value))
+    # Read from the environment when the session starts.
+    with _python_of_workers(sys.executable if archive is None else f"./{ENVIRONMENT}/bin/python", archive):
+        return builder.getOrCreate()
+
+
+def _shipped(master: str | None, archive: str | Path | None) -> dict[str, str]:
+    """Return the settings that ship an archive.
+
+    Raises:
+        PlanError: there is none, or executors are this process.
+    """
+    if archive is None:
+        return {}
+    if is_local(master):
+        raise PlanError(f"archive={str(archive)!r}: on {master} executors are this process; leave it out")
+    if "://" not in str(archive) and not Path(archive).is_file():
+        raise PlanError(
+            f"archive={str(archive)!r} is not a file; write it with spark_bridge.deploy.archive({str(archive)!r})"
+        )
+    where = str(archive) if "://" in str(archive) else str(Path(archive).absolute())
+    return {"spark.archives": f"{where}#{ENVIRONMENT}"}
+
+
+def is_local(master: str | None) -> bool:
+    """Return whether executors of this master are the driver's own process.
+
+    >>> is_local("local[2]"), is_local("spark://host:7077"), is_local("local-cluster[2,1,1024]")
+    (True, False, False)
+    """
+    return master is not None and (master == "local" or master.startswith("local["))
+
+
+@contextmanager
+def _python_of_workers(program: str, archive: str | Path | None) -> Iterator[None]:
+    """Set the program that executors run, unless the user has; that of an archive is set in any case."""
+    before = os.environ.get("PYSPARK_PYTHON")
+    if archive is None and before is not None:
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = program
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYSPARK_PYTHON"]
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
 
 
 def local_session(

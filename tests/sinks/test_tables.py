@@ -16,6 +16,7 @@ import evercurrent as ec
 from evercurrent.core.data.errors import InputError, SinkError
 from evercurrent.views.sinks.delta_table import DeltaTableSink
 from evercurrent.views.sinks.iceberg_table import IcebergTable
+from evercurrent.views.sinks.origin import Origin
 from evercurrent.views.sinks.sink import Sink
 from evercurrent.views.sinks.sql_table import SqlTable
 from sink_places import ordered
@@ -31,13 +32,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable[[str
     if request.param == "sqlite":
         pytest.importorskip("sqlalchemy")
         return lambda origin: SqlTable(
-            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, origin
+            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of(origin)
         ), lambda: in_sqlite(tmp_path / "x.db")
     if request.param == "iceberg":
         return in_iceberg(tmp_path)
     deltalake = pytest.importorskip("deltalake")
     path = str(tmp_path / "table")
-    return lambda origin: DeltaTableSink(path, ["key"], "depth", SCHEMA, origin), lambda: ordered(
+    return lambda origin: DeltaTableSink(path, ["key"], "depth", SCHEMA, Origin.of(origin)), lambda: ordered(
         pl.DataFrame(deltalake.DeltaTable(path).to_pyarrow_table()).rows()
     )
 
@@ -54,7 +55,7 @@ def in_iceberg(folder: Path) -> tuple[Callable[[str], Sink], Read]:
         "test", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     )
     return lambda origin: IcebergTable(
-        catalog, "shop.depth", ["key"], "depth", SCHEMA, origin
+        catalog, "shop.depth", ["key"], "depth", SCHEMA, Origin.of(origin)
     ), lambda: ordered(pl.DataFrame(catalog.load_table("shop.depth").scan().to_arrow()).rows())
 
 
@@ -130,7 +131,7 @@ def test_another_engine_begins_anew_and_the_first_does_not_go_on(table):
 
 def test_a_write_that_fails_half_way_is_not_there(tmp_path):
     pytest.importorskip("sqlalchemy")
-    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, "o")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of("o"))
     sink.begin(NOTHING, 0)
     sink.write(delta(1, ("a", 1, 1)))
     with sqlite3.connect(tmp_path / "x.db") as database:
@@ -149,7 +150,7 @@ def test_a_table_of_others_is_left_alone(tmp_path):
     with sqlite3.connect(tmp_path / "x.db") as database:
         database.execute("CREATE TABLE depth (key, n)")
         database.execute("INSERT INTO depth VALUES ('mine', 1)")
-    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, "o")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of("o"))
     for refused in (sink.position, lambda: sink.begin(NOTHING, 0)):
         with pytest.raises(SinkError, match="no view has written it; give another name"):
             refused()
@@ -159,10 +160,12 @@ def test_a_table_of_others_is_left_alone(tmp_path):
 def test_other_columns_are_refused(tmp_path):
     pytest.importorskip("sqlalchemy")
     url = f"sqlite:///{tmp_path}/x.db"
-    SqlTable(url, "depth", ["key"], SCHEMA, "o").begin(NOTHING, 0)
+    SqlTable(url, "depth", ["key"], SCHEMA, Origin.of("o")).begin(NOTHING, 0)
     wider = pl.Schema({**SCHEMA, "more": pl.Int64()})
-    with pytest.raises(SinkError, match="has the columns key, n, and the view has key, n, more"):
-        SqlTable(url, "depth", ["key"], wider, "o").position()
+    with pytest.raises(
+        SinkError, match="has the columns key TEXT, n BIGINT, and the view has key TEXT, n BIGINT, more"
+    ):
+        SqlTable(url, "depth", ["key"], wider, Origin.of("o")).position()
 
 
 @pytest.mark.parametrize(
@@ -172,14 +175,18 @@ def test_types_that_the_database_does_not_hold_are_refused_by_name(tmp_path, dty
     pytest.importorskip("sqlalchemy")
     with pytest.raises(SinkError, match=r"column 'n' is .*cast it in the view"):
         SqlTable(
-            f"sqlite:///{tmp_path}/x.db", "depth", ["key"], pl.Schema({"key": pl.String, "n": dtype}), "o"
+            f"sqlite:///{tmp_path}/x.db",
+            "depth",
+            ["key"],
+            pl.Schema({"key": pl.String, "n": dtype}),
+            Origin.of("o"),
         )
 
 
 def test_not_a_number_is_refused_by_sqlite(tmp_path):
     pytest.importorskip("sqlalchemy")
     schema = {"key": pl.String(), "n": pl.Float64()}
-    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], schema, "o")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], schema, Origin.of("o"))
     with pytest.raises(SinkError, match="column 'n' has a NaN"):
         sink.begin(pl.DataFrame({"key": ["a"], "n": [float("nan")]}), 0)
 
@@ -193,7 +200,7 @@ def test_every_type_that_is_held_comes_back(tmp_path):
             "at": [moment, None], "zoned": [moment.replace(tzinfo=UTC), None], "bytes": [b"\x00x", None],
         }
     ).with_columns(pl.col("small").cast(pl.UInt32), pl.col("key").cast(pl.Categorical).alias("kind"))  # fmt: skip
-    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], rows.schema, "o")
+    sink = SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], rows.schema, Origin.of("o"))
     sink.begin(rows, 0)
     table = sqlalchemy.Table(
         "depth", sqlalchemy.MetaData(), autoload_with=sqlalchemy.create_engine(f"sqlite:///{tmp_path}/x.db")
@@ -220,7 +227,7 @@ def test_any_history_written_any_number_of_times_is_the_view(history, data):
         engine.push("s", pl.DataFrame(rows, schema={"key": pl.String, "n": pl.Int64}, orient="row"))
     deltas = list(view.deltas())
     database = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
-    sink = SqlTable(database, "t", ["key"], view.schema, "o")
+    sink = SqlTable(database, "t", ["key"], view.schema, Origin.of("o"))
     sink.begin(NOTHING, 0)
     written = 0
     while written < len(deltas):
@@ -231,3 +238,46 @@ def test_any_history_written_any_number_of_times_is_the_view(history, data):
     with database.connect() as connection:
         rows = [tuple(row) for row in connection.execute(sqlalchemy.text("SELECT * FROM t"))]
     assert ordered(rows) == ordered(view.read().rows())
+
+
+@pytest.mark.parametrize("names", [("n0", "n1"), ("a.b", "a:b"), ("__gone", "b"), ('"q', "y z"), ("t", "s")])
+def test_delta_merges_by_several_keys_of_any_names(tmp_path, names):
+    deltalake = pytest.importorskip("deltalake")
+    schema = pl.Schema({**dict.fromkeys(names, pl.Int64), "n": pl.Int64})
+    sink = DeltaTableSink(str(tmp_path / "t"), names, "v", schema, Origin.of("o"))
+    contents = [(1, 2, 3), (1, None, 4), (None, None, 5), (6, 7, 8)]
+    sink.begin(pl.DataFrame(contents, schema=schema, orient="row"), 1)
+    changed = [
+        (1, 2, 3, 2, -1),
+        (1, 2, 30, 2, 1),
+        (1, None, 4, 2, -1),
+        (None, None, 5, 2, -1),
+        (None, 1, 9, 2, 1),
+    ]
+    whole = {**schema, "_epoch": pl.UInt64, "_diff": pl.Int64}
+    sink.write(pl.DataFrame(changed, schema=whole, orient="row"))
+    rows = pl.DataFrame(deltalake.DeltaTable(str(tmp_path / "t")).to_pyarrow_table()).rows()
+    assert ordered(rows) == ordered([(1, 2, 30), (6, 7, 8), (None, 1, 9)])
+
+
+@pytest.mark.parametrize(("names", "match"), [(("A", "a"), "ignore case"), (("", "b"), "an empty name")])
+def test_names_that_tables_on_files_do_not_tell_apart_are_refused(tmp_path, names, match):
+    pytest.importorskip("deltalake")
+    with pytest.raises(SinkError, match=match):
+        DeltaTableSink(str(tmp_path / "t"), names, "v", dict.fromkeys(names, pl.Int64()), Origin.of("o"))
+
+
+def test_iceberg_takes_null_and_not_a_number_as_keys(tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    (tmp_path / "warehouse").mkdir()
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse"
+    catalog = catalogs.load_catalog("test", type="sql", uri=uri, warehouse=warehouse)
+    schema = pl.Schema({"a": pl.Float64, "b": pl.Int64, "n": pl.Int64})
+    sink = IcebergTable(catalog, "shop.t", ["a", "b"], "v", schema, Origin.of("o"))
+    nan = float("nan")
+    contents = [(nan, 1, 1), (nan, None, 2), (None, 1, 3), (0.5, 1, 4), (0.5, 2, 5), (nan, 2, 6)]
+    sink.begin(pl.DataFrame(contents, schema=schema, orient="row"), 1)
+    whole = {**schema, "_epoch": pl.UInt64, "_diff": pl.Int64}
+    sink.write(pl.DataFrame([(*row, 2, -1) for row in contents[:4]], schema=whole, orient="row"))
+    rows = pl.DataFrame(catalog.load_table("shop.t").scan().to_arrow()).rows()
+    assert list(map(repr, ordered(rows))) == list(map(repr, ordered([(0.5, 2, 5), (nan, 2, 6)])))

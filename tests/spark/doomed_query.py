@@ -22,7 +22,7 @@ import polars as pl
 import evercurrent as ec
 from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.execution import micro_batches
-from evercurrent.spark_bridge.runtime.session import local_session
+from evercurrent.spark_bridge.runtime.session import local_session, session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, Killed
@@ -31,6 +31,18 @@ BEGIN = datetime(2026, 1, 1)
 HITS = {"user": pl.Int64(), "x": pl.Int64(), "at": pl.Datetime("us"), "_diff": pl.Int64()}
 VIEWS = ("by_user", "histogram", "visits", "depth", "minutes")
 BUCKETS = 3
+ON_LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    "spark.log.level": "ERROR",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.ui.enabled": "false",
+}
+"""Settings on a cluster of this machine: slow tasks are run twice."""
 
 
 def declare(engine: ec.Engine) -> None:
@@ -109,7 +121,15 @@ def main(folder: Path, operation: str) -> None:
         doomed = Doomed(LocalStore(folder / "checkpoint"), operation)
         # In this process only: tasks are in others, and have the store as it is.
         micro_batches.store_at = lambda where: doomed  # type: ignore[attr-defined]
-    run_to_the_end(local_session("doomed", settings={"spark.master": "local[2,4]"}), folder)
+    run_to_the_end(started_session(), folder)
+
+
+def started_session() -> Any:
+    """A session on this machine, or on the cluster and with the archive that the environment names."""
+    master = os.environ.get("DOOMED_MASTER")
+    if master is None:
+        return local_session("doomed", settings={"spark.master": "local[2,4]"})
+    return session("doomed", master=master, archive=os.environ.get("DOOMED_ARCHIVE"), settings=ON_LOOPBACK)
 
 
 def run_to_the_end(spark: Any, folder: Path) -> None:

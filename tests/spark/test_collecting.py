@@ -11,8 +11,10 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.execution.collecting import POSITION, collected, share_of_partition
+from evercurrent.spark_bridge.execution.collecting import collected
 from evercurrent.spark_bridge.execution.jobs import SparkJobs
+from evercurrent.spark_bridge.execution.parallelism import partitions
+from evercurrent.spark_bridge.execution.widths import is_narrow, row_width
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, rows_from_arrow, spark_schema
 from spark.test_query import ONCE, assert_same, declared, pushed
 from spark.test_types import EVERY
@@ -24,9 +26,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     epochs: list[int] = []
     arrive = SparkJobs.arrive
 
-    def noting(self: SparkJobs, rows: Any, instant: Any) -> Any:
+    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int | None = None) -> Any:
         epochs.append(instant.epoch)
-        return arrive(self, rows, instant)
+        return arrive(self, rows, instant, tasks)
 
     monkeypatch.setattr(SparkJobs, "arrive", noting)
     return epochs
@@ -65,8 +67,8 @@ def ran(feed: Callable[..., Any], checkpoint: Path, epochs: Any, driver_rows: in
 def test_few_rows_are_taken_here_and_more_by_a_job(feed, checkpoint, jobs):
     epochs = prices(4, 5, 60, 60, 5, 10, 11, 1)
     query = ran(feed, checkpoint, epochs, driver_rows=10)
-    # The first is not known; the third and the seventh are more than was expected, and those after them may be.
-    assert jobs == [1, 3, 4, 5, 7, 8]
+    # The third and the seventh are more than was expected, and those after them may be.
+    assert jobs == [3, 4, 5, 7, 8]
     assert_same(query, pushed(latest, epochs))
 
 
@@ -79,11 +81,11 @@ def test_no_rows_are_taken_here_where_none_may_be(feed, checkpoint, jobs):
 
 def test_what_is_expected_is_in_the_checkpoint(feed, checkpoint, jobs):
     """So a batch that is run again in another process is run in the same way."""
-    epochs = prices(4, 3)
+    epochs = prices(4, 13)
     ran(feed, checkpoint, epochs, driver_rows=10)
-    more = prices(4, 3, 2)
+    more = prices(4, 13, 2)
     query = ran(feed, checkpoint, more[2:], driver_rows=10)
-    assert jobs == [1]
+    assert jobs == [2, 3]
     assert_same(query, pushed(latest, more))
 
 
@@ -95,41 +97,73 @@ def test_a_bad_row_is_refused_here_as_in_a_job(spark, feed, checkpoint, jobs):
     query = run(engine, {"rows": feed([good, good, bad])}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
     with pytest.raises(Exception, match=r"source 'rows': column 'key' has values that are not UInt8"):
         query.await_termination()
-    assert jobs == [1]
+    assert jobs == []
     assert query.epoch_number == 2
     assert query.view("counts").read().rows() == [(1, 2)]
 
 
+ROOM = 1 << 20
+
+
 def test_all_partitions_in_their_order_or_nothing(spark):
-    rows = spark.range(0, 90, 1, 3)
-    assert collected(rows, 90).column("id").to_pylist() == list(range(90))
-    assert collected(rows, 89) is None
-    assert collected(rows, 30) is None
-    assert collected(rows.limit(0), 1).num_rows == 0
+    rows = spark.range(0, 80, 1, 4)
+    assert collected(rows, 80, ROOM, 4).column("id").to_pylist() == list(range(80))
+    assert collected(rows, 78, ROOM, 4) is None
+    assert collected(rows.limit(0), 1, ROOM, 4).num_rows == 0
 
 
-def test_no_partition_brings_more_than_one_row_beyond_its_share(spark):
-    rows = spark.range(0, 90, 1, 3).where(f"{POSITION} <= 4").toArrow()
-    assert rows.column("id").to_pylist() == [*range(5), *range(30, 35), *range(60, 65)]
+def test_an_unknown_number_of_rows_is_read_up_to_the_limit_and_in_order(spark):
+    rows = spark.range(0, 90, 1, 30)
+    assert collected(rows, 90, ROOM, 5, is_known=False).column("id").to_pylist() == list(range(90))
+    assert collected(rows, 89, ROOM, 5, is_known=False) is None
 
 
-def test_the_share_is_that_of_a_partition(spark, tmp_path):
-    """Of the micro-batch as it is read: its files in as many partitions as Spark has made."""
-    for number in range(8):
-        pl.DataFrame({"n": [number]}).write_parquet(tmp_path / f"{number}.parquet")
-    seen = []
+def test_wide_rows_do_not_come_at_all(spark):
+    """The limit in bytes is divided among the rows, and the values of a wider row stay where they are."""
+    rows = spark.range(0, 10, 1, 2).selectExpr("id", "repeat('x', if(id = 7, 2000, 10)) as text")
+    assert collected(rows, 10, 11 * 2_100, 1).num_rows == 10
+    assert collected(rows, 10, 11 * 2_000, 1) is None
+    assert collected(rows.select("id"), 10, 11 * 8, 1).num_rows == 10
+    assert collected(rows.select("id"), 10, 11 * 7, 1) is None
 
-    def look(batch, _):
-        seen.append(
-            (batch.rdd.getNumPartitions(), share_of_partition(batch, 100), share_of_partition(batch, 1))
-        )
 
-    reader = spark.readStream.schema("n long").parquet(str(tmp_path))
-    written = reader.writeStream.foreachBatch(look).trigger(availableNow=True)
-    written.option("checkpointLocation", str(tmp_path / "spark")).start().awaitTermination()
-    ((partitions, share, none),) = seen
-    assert partitions > 1
-    assert (share, none) == (100 // partitions, 0)
+def test_how_wide_a_row_is_by_the_lengths_of_its_texts(spark):
+    rows = spark.sql(
+        "select 1 as n, 'four' as t, array('ab', 'c', null) as a, map('k', array(1, 2)) as m, "
+        "named_struct('t', binary('abc'), 'n', 1) as s, cast(null as string) as nothing"
+    )
+    assert rows.select(row_width(rows.schema)).collect() == [(8 + 4 + 3 + (1 + 16) + (3 + 8) + 0,)]
+    assert is_narrow(rows.select("n").schema)
+    assert [is_narrow(rows.select(name).schema) for name in "tams"] == [False] * 4
+
+
+@pytest.mark.parametrize(("driver_rows", "tasks"), [(200_000, []), (5, [8])])
+def test_many_small_partitions_are_read_together(
+    driver_rows, tasks, spark, feed, checkpoint, tmp_path, monkeypatch
+):
+    """From the first micro-batch on, of which nothing is known; where they do not fit here, by few tasks."""
+    files = [pl.DataFrame({"n": [number, 1]}) for number in range(12)]
+    feed(files)
+    engine = ec.Engine()
+    engine.view("counts", engine.source("numbers", {"n": pl.Int64}).group_by("n").agg(times=pl.len()))
+    read_by = []
+    arrive = SparkJobs.arrive
+
+    def noting(self: SparkJobs, rows: Any, instant: Any, tasks: int | None = None) -> Any:
+        read_by.append((partitions(rows), tasks))
+        return arrive(self, rows, instant, tasks)
+
+    monkeypatch.setattr(SparkJobs, "arrive", noting)
+    cost = spark.conf.get("spark.sql.files.openCostInBytes")
+    spark.conf.set("spark.sql.files.openCostInBytes", str(128 << 20))
+    try:
+        stream = spark.readStream.schema("n long").parquet(str(tmp_path / "input"))
+        query = run(engine, {"numbers": stream}, checkpoint=checkpoint, trigger=ONCE, driver_rows=driver_rows)
+        query.await_termination()
+    finally:
+        spark.conf.set("spark.sql.files.openCostInBytes", cost)
+    assert read_by == [(12, number) for number in tasks]
+    assert sorted(query.view("counts").read().rows()) == [(0, 1), (1, 13), *((n, 1) for n in range(2, 12))]
 
 
 def test_every_type_comes_over_as_into_a_job(spark):
@@ -138,6 +172,6 @@ def test_every_type_comes_over_as_into_a_job(spark):
     for zone in ("UTC", "America/New_York"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         try:
-            pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10), EVERY.schema), EVERY)
+            pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10, ROOM, 1), EVERY.schema), EVERY)
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -11,13 +11,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.input.inputs import (
     BEAT,
     TAG,
     arriving,
     check_sources,
     heartbeat,
+    require_python_of_workers,
     tagged,
     untagged,
 )
@@ -247,3 +249,42 @@ def test_what_a_declared_type_holds_is_taken_and_what_it_does_not_is_refused_by_
         InputError, match="source 'narrow': column 'n' has values that are not Int8: 300 in row 0"
     ):
         untagged(tagged(too_large, engine.sources).toArrow(), arriving(engine.sources))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["a", "A"], "columns 'a' and 'A' differ only in case, which Spark does not tell apart; rename one"),
+        ([""], "a column has an empty name, which Spark cannot select"),
+    ],
+)
+def test_names_that_spark_cannot_use_are_refused(spark, checkpoint, columns, message):
+    engine = ec.Engine()
+    engine.view("all", engine.source("rows", dict.fromkeys(columns, pl.Int64)))
+    rate = spark.readStream.format("rate").load()
+    stream = rate.select(*["value"] * len(columns)).toDF(*columns)
+    with pytest.raises(InputError, match=f"source 'rows': {re.escape(message)}"):
+        run(engine, {"rows": stream}, checkpoint=checkpoint)
+    assert not checkpoint.exists()
+
+
+def test_a_stream_that_spark_aggregates_is_refused(spark, checkpoint):
+    """With a watermark each result comes once, when it is final, and is accepted."""
+    engine = ec.Engine()
+    engine.view("all", engine.source("rows", {"value": pl.Int64, "count": pl.Int64}))
+    counted = spark.readStream.format("rate").load().groupBy("value").count()
+    with pytest.raises(
+        InputError, match=r"source 'rows': Spark aggregates its rows .* declare the grouping as a view"
+    ):
+        run(engine, {"rows": counted}, checkpoint=checkpoint)
+    assert not checkpoint.exists()
+
+
+def test_a_source_in_python_needs_the_workers_python_here(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    with pytest.raises(
+        PlanError, match=r"heartbeat_seconds= is a source in Python, .* unpack the archive there"
+    ):
+        require_python_of_workers("heartbeat_seconds=")
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    require_python_of_workers("heartbeat_seconds=")

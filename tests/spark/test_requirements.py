@@ -12,19 +12,19 @@ import pytest
 pytest.importorskip("pyspark")
 
 from evercurrent.core.data.errors import CheckpointError, PlanError
-from evercurrent.spark_bridge.execution.preflight import check_picklable, check_shared
+from evercurrent.spark_bridge.execution.preflight import Needs, check_executors, check_picklable
 from evercurrent.views.store import store_at
 
 
 def test_a_folder_of_this_machine_is_shared_and_left_as_it_was(spark, checkpoint):
-    check_shared(spark, str(checkpoint))
+    check_executors(spark, Needs(str(checkpoint)))
     assert store_at(str(checkpoint)).list("") == []
 
 
 def test_a_store_of_the_driver_alone_is_found_out(spark):
     pytest.importorskip("fsspec")
     with pytest.raises(CheckpointError, match="executors do not share the checkpoint memory://alone"):
-        check_shared(spark, "memory://alone")
+        check_executors(spark, Needs("memory://alone"))
 
 
 def test_what_can_be_sent_is():

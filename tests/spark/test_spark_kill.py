@@ -57,6 +57,7 @@ class Doomed:
 
     folder: Path
     frames: list[pl.DataFrame]
+    environment: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     ends: list[int] = field(default_factory=list)
 
@@ -71,7 +72,8 @@ class Doomed:
             return subprocess.Popen(
                 words,
                 env=os.environ
-                | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1"},
+                | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1"}
+                | self.environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -48,6 +48,8 @@ WAYS = (Way(), Way(buckets=1, parts=1), Way(buckets=3, parts=3, elsewhere=True),
 class Elsewhere:
     """Runs tasks with a runner of its own, as another process would: one after the other, the last one first."""
 
+    cores = 2
+
     def __init__(self, runner: StageRunner) -> None:
         self._runner = runner
 

@@ -159,7 +159,21 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     query.view("visitors").to_spark().createOrReplaceTempView("visitors")
     spark_bridge.run_batch(engine, {"hits": spark.read.parquet(folder)}, checkpoint="other.checkpoint")
     print(spark_bridge.views(engine, "hits.checkpoint")["depth"].read())
+    progress: spark_bridge.EpochProgress | None = query.progress()
+    if progress is not None and progress.slowest is not None:
+        print(progress.slowest.slowest_bucket, progress.stages[0].ran_in, query.explain())
     return query.view("depth").read()
+
+
+def on_a_cluster(engine: ec.Engine, master: str) -> spark_bridge.Query:
+    """Executors get this environment, and nothing else."""
+    environment = spark_bridge.deploy.archive("environment.tar.gz", include=["my_functions"], level=0)
+    try:
+        spark = spark_bridge.session("views", master=master, archive=environment)
+        stream = spark.readStream.schema("ip string").parquet("hits")
+        return spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint", driver_bytes=1 << 24)
+    except spark_bridge.PreflightError as error:
+        raise SystemExit(str(error)) from error
 
 
 def played(engine: ec.Engine) -> None:

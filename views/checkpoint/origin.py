@@ -1,8 +1,11 @@
-"""What a checkpoint keeps for sinks: a token that no other checkpoint has, and how far those are that do not know it."""
+"""What a checkpoint keeps for sinks: who has written its epochs, and how far those sinks are that do not know it themselves."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -10,21 +13,53 @@ from evercurrent.core.data.errors import NameTakenError
 
 from ..store import Store
 
-ORIGIN = "origin"
+WRITERS = "origins/"
 
 FOLDER = "sinks/"
 
+BEFORE_ALL = -1
 
-def origin_of(store: Store) -> str:
-    """Return the origin of a checkpoint, which is written when it is first needed.
+MOST_WRITERS = 1000
+"""How many writers are remembered; what a sink has of those before counts as of another checkpoint."""
+
+Writers: TypeAlias = Sequence[tuple[int, str]]
+"""Each writer of a checkpoint: the epoch after which its own begin, and a token that no other one has; the oldest first."""
+
+
+def writers_of(store: Store) -> Writers:
+    """Return the writers of a checkpoint; the first sink makes the first one.
 
     Raises:
         CheckpointError: the store fails.
     """
-    if not store.list(ORIGIN):
+    if not store.list(WRITERS):
         with suppress(NameTakenError):  # Another process was faster.
-            store.put(ORIGIN, [uuid4().hex.encode()])
-    return bytes(store.read(ORIGIN)).decode()
+            _put(store, 0, [(BEFORE_ALL, uuid4().hex)])
+    return _last(store)[1]
+
+
+def note_writer(store: Store, epoch: int) -> None:
+    """Note that another process writes the epochs after this one, if there are sinks. Cost: a listing, and a small file.
+
+    Raises:
+        CheckpointError: the store fails.
+    """
+    if store.list(WRITERS):
+        number, writers = _last(store)
+        earlier = [(begin, token) for begin, token in writers if begin < epoch]
+        _put(store, number + 1, [*earlier, (epoch, uuid4().hex)][-MOST_WRITERS:])
+
+
+def _last(store: Store) -> tuple[int, Writers]:
+    name = max(each.name for each in store.list(WRITERS))
+    entries = json.loads(bytes(store.read(name)))
+    return int(name.removeprefix(WRITERS)), [(begin, token) for begin, token in entries]
+
+
+def _put(store: Store, number: int, writers: Writers) -> None:
+    earlier = [each.name for each in store.list(WRITERS)]
+    store.put(f"{WRITERS}{number:012d}", [json.dumps(writers).encode()])
+    store.delete_all(earlier)
 
 
 class SinkOffset:

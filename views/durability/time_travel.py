@@ -64,6 +64,10 @@ class Past:
         first = min(self._log.epochs(), default=0) or BEFORE_ALL
         return max(first, self.born.get(view, 0) - 1)
 
+    def first(self, view: str) -> int:
+        """Return the first epoch of the present definition of a view; 0 if it is the only one."""
+        return self.born.get(view, 0)
+
     def deltas(self, view: str, since: int, until: int) -> Iterator[pl.DataFrame]:
         """Yield the deltas of a view after one epoch and up to another, from files and from epochs not yet written.
 

@@ -40,6 +40,10 @@ class PastReader:
         self._log: CommitLog | None = None
         self._guard = Guard()
 
+    def first(self, view: str) -> int:
+        """See ``Past.first``."""
+        return self.born.get(view, 0)
+
     def begins(self, view: str) -> int:
         """See ``Past.begins``."""
         return self._read((), lambda past: past.begins(view))

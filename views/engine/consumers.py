@@ -58,3 +58,20 @@ def check_reader(where: str, plan: Plan, place: PlanId, reader: object) -> None:
             f"{where}: the reader {READERS[reader]}, and the view emits {windowing.mode} panes: {reason}; "
             f"declare the view with {instead}"
         )
+
+
+def require_one_pane(where: str, plan: Plan, place: PlanId) -> None:
+    """Check that a view has one row for each window, so that a table has a row per key: its panes take back those before.
+
+    Raises:
+        PlanError: it has all panes; names what to declare instead.
+    """
+    grouping = grouping_of(plan, place)
+    if grouping is None or shows_last_panes(plan, place):
+        return
+    mode = plan.windowed[grouping].windowing.mode
+    if mode != "retracting":
+        raise PlanError(
+            f"{where}: the view emits {mode} panes, none of which takes back the one before, and a table has one row per key; "
+            "declare the view with .accumulate('retracting'), or write the last panes: engine.view(name, view.latest())"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,7 +41,7 @@ from ..inspection.questions import shown_watermark
 from ..inspection.stats import stats_of
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from ..sinks.delivery import Delivery
+from ..sinks.delivery import DRAIN_SECONDS, Delivery
 from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .fills import FillProgress, OnProgress
@@ -461,18 +462,22 @@ class Engine(LiveDeclarations):
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
-        deliveries = self._deliveries()
+        deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
         for delivery in deliveries:
-            delivery.drain()
-        with self._turn:
-            self._running.fills.stop_all()
-            try:
-                self._running.close()
-            finally:
-                for view in self.views.values() if self._running.durability is not None else ():
-                    view._end()
-                for delivery in deliveries if self._running.durability is not None else ():
-                    delivery.close()
+            delivery.drain(until - time.monotonic())
+        try:
+            with self._turn:
+                self._running.fills.stop_all()
+                try:
+                    self._running.close()
+                finally:
+                    for view in self.views.values() if self._running.durability is not None else ():
+                        view._end()
+        finally:  # Without the turn, for which the function of a sink may wait.
+            for delivery in deliveries if self._running.durability is not None else ():
+                delivery.end()
+            for delivery in deliveries if self._running.durability is not None else ():
+                delivery.close(max(1.0, until - time.monotonic()))
 
     def _deliveries(self) -> tuple[Delivery, ...]:
         """Return the open deliveries of all views."""

@@ -19,6 +19,7 @@ from evercurrent.core.data.durations import processing_time
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
 from evercurrent.core.state.ledger import Ledger
 
+from ..checkpoint.origin import note_writer
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..concurrency.giving_way import GivingWay
@@ -384,6 +385,7 @@ class Running:
             self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
             if resumed.logged:
                 resumed = self._evaluated_again(durability, compiled, resumed)
+            note_writer(durability.store, resumed.epoch)
             if resumed.filled or resumed.is_computed:
                 self._make_real(durability, resumed)
         except BaseException:

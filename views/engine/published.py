@@ -140,6 +140,10 @@ class Published:
         """Return the epoch after which all deltas of a view are retained."""
         return self._view(view).history.begins
 
+    def first(self, view: str) -> int:
+        """Return the first epoch of the present definition of a view."""
+        return self._view(view).history.first
+
     def _view(self, name: str) -> PublishedView:
         """Return a view.
 

@@ -14,7 +14,7 @@ import polars as pl
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.state.ledger import Refused
 
-from ..checkpoint.origin import origin_of
+from ..checkpoint.origin import writers_of
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
@@ -28,6 +28,7 @@ from ..inspection.why import NO_WINDOW
 from ..plan.nodes import BOUNDS
 from ..plan.plan import Plan
 from ..plan.windowed import grouping_of
+from ..sinks.origin import Origin
 from .epoch_runner import Running
 from .published import Published
 from .view import View
@@ -52,11 +53,14 @@ class ServedViews(ABC):
         """Whether there is a checkpoint."""
         return self._running.durability is not None
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         self.published()  # This opens the checkpoint.
         durability = self._running.durability
-        return self._token if durability is None else origin_of(durability.store)
+        if durability is None:
+            return Origin.of(self._token, view)
+        writers = writers_of(durability.store)
+        return Origin(view, lambda: writers)
 
     @cached_property
     def _token(self) -> str:

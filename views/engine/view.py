@@ -37,13 +37,13 @@ from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
 from ..sinks.delivery import Delivery, Retry
 from .asynchronous import followed
-from .consumers import Reader, check_reader
+from .consumers import Reader, check_reader, require_one_pane
 from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
 from .view_keeper import ViewKeeper
 from .view_questions import Questions
-from .view_sinks import DeliverySubscription, MakeSink, Outputs
+from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
 
 
 class Deltas:
@@ -220,6 +220,11 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
         return self._engine.published().begins(self.name)
 
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of the present definition; 0 unless the view was declared, or replaced by other columns, later."""
+        return self._engine.published().first(self.name)
+
     def changes(
         self, since: int | None = None, key: str | Sequence[str] | None = None
     ) -> Iterator[pl.DataFrame]:
@@ -370,11 +375,17 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self.require_reader(name, reader)
+        retry = Retry.of(retry)
         with self._engine.turn:
-            require_free_name(self, name)
-            origin, key = self._engine.origin(), reader_key(self.name, name)
+            origin = self._engine.origin(
+                self.name
+            )  # This opens the checkpoint, which has what is remembered.
             remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
+            if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
+                name = sink.place  # Such as a table of one name in two databases.
+            require_free_name(self, name)
+            key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
@@ -390,6 +401,8 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
             PlanError: they do not.
         """
         check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        if reader == "overwriting":
+            require_one_pane(f"view {self.name!r}: {name}", self._plan, self._place)
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import polars as pl
 from ..concurrency.turns import Turn
 from ..epochs.subscriptions import Readers
 from ..proving.proof import Proof
+from ..sinks.origin import Origin
 from ..tracing.history import History as RowHistory
 from ..tracing.lineage import Lineage
 from .published import Published
@@ -42,8 +43,8 @@ class ViewKeeper(Protocol):
         """The lock that a writer holds while all others wait."""
         ...
 
-    def origin(self) -> str:
-        """Return a token of the checkpoint, or of the engine if it has none: no other one has it."""
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
+from ..sinks.origin import Origin
 from ..sinks.parquet_folder import ParquetFolder
 from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Key = str | Sequence[str] | None
 
-MakeSink = Callable[[str, int | None], Sink]
+MakeSink = Callable[[Origin, int | None], Sink]
 """Makes a sink from the origin of the rows and the epoch that is remembered under its name, None if there is none."""
 
 
@@ -282,6 +283,16 @@ class DeliverySubscription(Subscription):
     def _wake(self) -> None:
         if self.delivery is not None:
             self.delivery.wake()
+
+
+def delivered_places(subscriptions: Sequence[Subscription], name: str) -> list[str]:
+    """Return the places that are written under a name."""
+    return [
+        each.delivery.place
+        for each in subscriptions
+        if isinstance(each, DeliverySubscription) and each.delivery is not None and each.name == name
+        if each.delivery.remembers
+    ]
 
 
 def _nothing(_: pl.DataFrame) -> None:

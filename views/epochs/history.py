@@ -55,6 +55,10 @@ class Older(Protocol):
         """Return the epoch after which all deltas of a view are retained."""
         ...
 
+    def first(self, view: str) -> int:
+        """Return the first epoch of the present definition of a view; 0 if it is the only one."""
+        ...
+
     def deltas(
         self, view: str, since: int, until: int, waiting: Sequence[EvaluatedEpoch]
     ) -> Iterator[pl.DataFrame]:
@@ -87,6 +91,11 @@ class Retained:
         if self.older is None:
             return self.complete_since
         return min(self.complete_since, self.older.begins(self.view))
+
+    @property
+    def first(self) -> int:
+        """The first epoch of the present definition."""
+        return max(self.born + 1, 0 if self.older is None else self.older.first(self.view))
 
     def require(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> None:
         """Check that the deltas of all epochs after this one are retained.

@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.data.clock import Now
 
-from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef
+from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
 from ..connectors.positions import joined
 from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
@@ -20,6 +20,9 @@ from .tasks import RowBatch
 
 ARRIVED = "arrived"
 """The fact of a commit that has the number of rows in its epoch. Epoch 0, in which no rows can arrive, has no such fact."""
+
+ARRIVED_BYTES = "arrived_bytes"
+"""The fact that has the size of these rows as they arrived. Earlier versions did not write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,26 @@ class BucketCommits:
             positions=joined(self.last.positions, taken_input.positions),
             readers=self.last.readers,
             epochs=((now.epoch, now.instant, self._clocks.watermarks()),) if now.epoch else (),
-            facts=facts | ({ARRIVED: evaluated.arrived} if now.epoch else {}),
+            facts=facts | (_arrived(evaluated) if now.epoch else {}),
             writer=own.writer,
             versions=own.versions,
         )
+
+
+def _arrived(evaluated: BucketResult) -> dict[str, int]:
+    return {ARRIVED: evaluated.arrived, ARRIVED_BYTES: evaluated.arrived_bytes}
+
+
+def bytes_by_bucket(states: Mapping[str, StateRecord]) -> dict[int, int]:
+    """Return the size of the states of each bucket that has some, of records by ``"<state id>/<bucket>"``."""
+    sizes: dict[int, int] = {}
+    for name, record in states.items():
+        bucket = name.rpartition("/")[2]
+        if bucket.isdecimal():
+            sizes[int(bucket)] = sizes.get(int(bucket), 0) + sum(piece.size for piece in record.pieces)
+    return sizes
+
+
+def largest_bucket(commit: Commit | None) -> int:
+    """Return the size of the states of the largest bucket of a commit; 0 where there is none."""
+    return 0 if commit is None else max(bytes_by_bucket(commit.states).values(), default=0)

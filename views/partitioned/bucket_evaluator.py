@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -12,13 +13,18 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import Now
+from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, Pieces, StateRecord
 from .clocks import Clocks
 from .held_states import HeldStates
+from .limits import DriverLimits
+from .stage_progress import StageProgress
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import FireRequest, Instant, Measures, RowBatch, Task, TaskResult
 from .workers import Workers
+
+NOTHING_HERE = DriverLimits(0, 0)
 
 Arrival = Callable[[Instant], list[TaskResult]]
 """A function that runs the first stage over the rows of an epoch, given the time of the epoch."""
@@ -26,6 +32,11 @@ Arrival = Callable[[Instant], list[TaskResult]]
 
 class Executors(Protocol):
     """Runs the tasks of a stage in other processes."""
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at the same time."""
+        ...
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Run the tasks, of one stage and one epoch."""
@@ -52,17 +63,19 @@ class BucketResult:
     """The result of an epoch, which each stage adds to.
 
     ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
-    of the deltas of views, ``arrived`` the number of rows that the epoch brought.
+    of the deltas of views, ``arrived`` the number of rows that the epoch brought, ``arrived_bytes`` their size.
     """
 
     taken: BucketInput
     states: dict[str, StateRecord]
     arrived: int = 0
+    arrived_bytes: int = 0
     changed: ChangedStates = field(default_factory=dict)
     rows: dict[Exchange, dict[int, list[RowBatch]]] = field(default_factory=dict)
     deltas: dict[str, list[RowBatch]] = field(default_factory=dict)
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
     measured: list[tuple[NodeId, Measures]] = field(default_factory=list)
+    stages: list[StageProgress] = field(default_factory=list)
 
 
 class BucketEvaluator:
@@ -70,7 +83,7 @@ class BucketEvaluator:
 
     ``states`` are the records of the last commit. A task gets those of its bucket; the states that it returns are staged,
     since no record names them before the commit. A task may run in another process, and more than once; its result is
-    collected once. Stages with at most ``driver_rows`` rows run in this process, without a job.
+    collected once. Stages within the ``limits`` run in this process, without a job.
     """
 
     def __init__(
@@ -80,7 +93,7 @@ class BucketEvaluator:
         pieces: Pieces | HeldStates,
         *,
         buckets: int,
-        driver_rows: int = 0,
+        limits: DriverLimits = NOTHING_HERE,
     ) -> None:
         self.states: Mapping[str, StateRecord] = {}
         self.executors: Executors | None = None
@@ -91,7 +104,7 @@ class BucketEvaluator:
         self._clocks = clocks
         self._pieces = pieces
         self._buckets = buckets
-        self._driver_rows = driver_rows
+        self._limits = limits
 
     def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``."""
@@ -104,8 +117,12 @@ class BucketEvaluator:
         work.signals = self._signals(taken_input.fires)
         for stage in self._runner.cut.stages:
             instant = Instant(now.epoch, now.instant, self._clocks.readings())
-            results = taken_input.arrive(instant) if stage.number == 0 else self._stage(stage, instant, work)
+            begun = time.perf_counter()
+            tasks = self._tasks(stage, instant, work) if stage.number else []
+            results = taken_input.arrive(instant) if stage.number == 0 else self._run(tasks, work)
             results.sort(key=lambda one: one.place)
+            seconds = time.perf_counter() - begun
+            work.stages.append(StageProgress.of(stage.number, tuple(stage.views), seconds, tasks, results))
             self._collect(results, work)
             self._clocks.advance(stage.number, now, results)
         return work
@@ -121,7 +138,8 @@ class BucketEvaluator:
 
     # Stages
 
-    def _stage(self, stage: Stage, instant: Instant, work: BucketResult) -> list[TaskResult]:
+    def _tasks(self, stage: Stage, instant: Instant, work: BucketResult) -> list[Task]:
+        """Return a task for each bucket in which a stage has work to do."""
         tasks = []
         entering = {
             exchange: parts for exchange, parts in work.rows.items() if exchange.stage == stage.number
@@ -140,12 +158,21 @@ class BucketEvaluator:
                         visits_all=self.looks_at_all or instant.epoch == 0,
                     )
                 )  # fmt: skip
+        return tasks
+
+    def _run(self, tasks: Sequence[Task], work: BucketResult) -> list[TaskResult]:
         if not tasks:
             return []
-        if self.executors is None or sum(task.size for task in tasks) <= self._driver_rows:
+        if self.executors is None or self._is_run_here(tasks, self.executors):
             return self._runner.run(tasks, work.changed)
         self.ran_elsewhere += 1
         return self.executors.run(self._on_files(tasks))
+
+    def _is_run_here(self, tasks: Sequence[Task], executors: Executors) -> bool:
+        together = min(executors.cores, self._buckets)
+        return self._limits.allow(
+            sum(task.size for task in tasks), sum(task.bytes for task in tasks), together
+        )
 
     def _signals(self, fires: Sequence[FireRequest]) -> dict[int, dict[NodeId, Keys]]:
         """Return the windows that are fired, by bucket and by the node that tracks them."""
@@ -193,6 +220,7 @@ class BucketEvaluator:
     def _collect(self, results: Iterable[TaskResult], work: BucketResult) -> None:
         for one in results:
             work.arrived += one.arrived
+            work.arrived_bytes += one.arrived_bytes
             work.states.update(one.states)
             work.measured += one.measured.items()
             for exchange, parts in one.rows.items():
@@ -200,7 +228,14 @@ class BucketEvaluator:
                     work.rows.setdefault(exchange, {}).setdefault(bucket, []).append(part)
             for view, part in one.deltas.items():
                 work.deltas.setdefault(view, []).append(part)
-            for refused in one.refused:
+            for refused in self._with_rows(one):
                 self._clocks.ledger.stage(refused)
             for name, at in one.held_at.items():
                 self._clocks.held_at[name, one.place] = at
+
+    def _with_rows(self, one: TaskResult) -> Iterable[Refused]:
+        """Return the refused rows of a task, read from files where it has written them."""
+        if not one.refused_files:
+            return one.refused
+        frames = map(self._pieces.read, one.refused_files)
+        return [replace(refused, frame=frame) for refused, frame in zip(one.refused, frames, strict=True)]

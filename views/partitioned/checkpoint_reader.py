@@ -117,6 +117,12 @@ class CheckpointReader:
 
         return self._steadily(read)
 
+    def first(self, view: str) -> int:
+        """Return the first epoch of the present definition of a view; 0 if it is the only one."""
+        with self._guard:
+            self.last()
+            return self._past.first(view)
+
     def _last(self) -> Commit:
         commit = self._log.refresh()
         if commit is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -10,6 +12,7 @@ from typing import Any
 from evercurrent.core.data.clock import Epoch, Now
 
 from ..checkpoint import Commit, CommitLog, Pieces, Saver
+from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
@@ -21,20 +24,27 @@ from ..durability.plan_diff import (
 )
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
+from ..epochs.run_events import LOG
 from ..plan.plan import Plan
-from .bucket_commits import ARRIVED, BucketCommits, PartitionedDeltas
+from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
 from .bucket_fill import BucketFill
 from .clocks import Clocks
+from .limits import DRIVER_BYTES, DriverLimits
+from .progress import EpochProgress, progress_of
 from .stage_runner import StageRunner
 from .tasks import FireRequest
+
+PROGRESS = 100
+"""Of so many epochs the measures are kept."""
 
 
 class Epochs:
     """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
-    ``driver_rows``: stages with at most this many rows run in this process, without a job. ``on_filled`` is called with the
-    first deltas of views that are new to the checkpoint, before they are committed.
+    ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
+    ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
+    committed.
     """
 
     def __init__(
@@ -46,6 +56,7 @@ class Epochs:
         buckets: int,
         driver_rows: int,
         inline_rows: int,
+        driver_bytes: int = DRIVER_BYTES,
         writer: str,
         versions: Mapping[str, str],
         executors: Executors | None = None,
@@ -60,10 +71,13 @@ class Epochs:
         self.cut = self.runner.cut
         self.clocks = Clocks(plan)
         self._evaluator = BucketEvaluator(
-            self.runner, self.clocks, pieces, buckets=buckets, driver_rows=driver_rows
+            self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )
         self.executors = executors
         self._saver = Saver(pieces)
+        self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
+        """The measures of the last epochs of this process."""
+        self._evaluated: BucketResult | None = None
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
@@ -106,6 +120,7 @@ class Epochs:
                 self._fill(commit, match)
             else:
                 self._go_on_from(commit)
+            note_writer(self.log.store, last.epoch)
 
     def _fill(self, last: Commit, match: PlanMatch) -> None:
         """Fill the views that are new to the checkpoint, and commit them as an epoch without input.
@@ -165,6 +180,11 @@ class Epochs:
         arrived: int | None = self.last.facts.get(ARRIVED)
         return arrived
 
+    @property
+    def arrived_bytes(self) -> int:
+        """Return the size of these rows; 0 if it is not in the record."""
+        return int(self.last.facts.get(ARRIVED_BYTES, 0))
+
     def step(
         self,
         arrive: Arrival,
@@ -186,9 +206,23 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
+        begun = time.perf_counter()
         taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
         self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
+        self._note_progress(begun)
         return self.last
+
+    def _note_progress(self, begun: float) -> None:
+        """Keep and log the measures of the last epoch."""
+        evaluated = self._evaluated
+        if evaluated is None:
+            return
+        nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
+        seconds = time.perf_counter() - begun
+        progress = progress_of(self.last, evaluated, nodes, seconds, self.clocks.watermarks())
+        self._evaluated = None
+        self.progress.append(progress)
+        LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs
 
@@ -203,6 +237,7 @@ class Epochs:
 
     def publish(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: the record of the commit is all that readers need."""
+        self._evaluated = evaluated
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""

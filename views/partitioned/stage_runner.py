@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -30,6 +31,7 @@ from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
 from .delta_frames import together, with_epoch
 from .held_states import HeldStates
+from .limits import InlineLimits
 from .stage_nodes import StageNodes
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
@@ -54,8 +56,8 @@ class StageRunner:
     """The circuit of a plan, into which the states of one bucket after the other are put.
 
     Nothing is kept between tasks but mapped files, which never change: so it does not matter in which process a task runs,
-    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows are passed on in memory; more are
-    written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
+    whether it runs twice, or whether the one before failed. Up to ``inline_rows`` rows (see ``InlineLimits``) are passed on
+    in memory; more are written to a file, with one record batch per bucket for each later stage. None: all rows are passed on in
     memory, and combined only where that makes them far fewer. With ``HeldStates`` no file is mapped either.
     """
 
@@ -75,7 +77,7 @@ class StageRunner:
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
-        self._inline_rows = inline_rows
+        self._inline = None if inline_rows is None else InlineLimits(inline_rows)
         self._states = state_ids(self.compiled)
         self._trackers = {
             NodeId(place): tracker
@@ -121,6 +123,7 @@ class StageRunner:
 
     def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
         """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
+        begun = time.perf_counter()
         stage, now = self.cut.stages[0], self._begin(instant)
         by_exchange = {self._entries[name]: Delta(frame) for name, frame in arrived.items()}
         local = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage == 0}
@@ -129,6 +132,7 @@ class StageRunner:
         self._evaluate(stage, nodes, result, now, local, nodes.places if now.epoch == 0 else ())
         passing = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
         self._finish(result, instant.epoch, stage, nodes, passing)
+        result.seconds = time.perf_counter() - begun
         return result
 
     def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
@@ -164,7 +168,7 @@ class StageRunner:
 
     def another(self, plan: Plan, pieces: Pieces) -> StageRunner:
         """Return a runner of the same plan with states of its own."""
-        inline, pickles = self._inline_rows, self.compiled.allow_pickle
+        inline, pickles = None if self._inline is None else self._inline.rows, self.compiled.allow_pickle
         return StageRunner(plan, pieces, self._buckets, inline_rows=inline, allow_pickle=pickles)
 
     def fill(
@@ -230,6 +234,7 @@ class StageRunner:
         return node, queries.windows(fire.key, fire.window)[1].keys
 
     def _run(self, task: Task, changed: ChangedStates) -> TaskResult:
+        begun = time.perf_counter()
         stage, now = self.cut.stages[task.stage], self._begin(task.instant)
         for node, keys in task.signals.items():
             self._trackers[NodeId(node)].signal(keys)
@@ -246,6 +251,7 @@ class StageRunner:
                 after = state.saved()
                 if not _same(self._restored[name], after):
                     changed[f"{name}/{task.bucket}"] = state, after
+            result.seconds = time.perf_counter() - begun
             return result
         finally:
             for node in task.signals:
@@ -344,7 +350,7 @@ class StageRunner:
             delta = deltas[stage.views[view]].consolidate()
             if len(delta):
                 result.deltas[view] = self.row_batch(view, epoch, delta.frame)
-        result.refused = self.compiled.ledger.staged
+        self._refuse(result)
         for node in sorted(self._witnesses.keys() & deltas.keys()):
             witness = self._witnesses[node]
             if witness.evidence is not None:
@@ -358,7 +364,7 @@ class StageRunner:
         """Combine the rows as far as the grouping that they go to allows."""
         if exchange.combined_for is None:
             return delta
-        if self._inline_rows is None and not self._is_far_fewer(exchange, delta):
+        if self._inline is None and not self._is_far_fewer(exchange, delta):
             return delta
         return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
 
@@ -404,16 +410,32 @@ class StageRunner:
         return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
 
     def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
-        if self._inline_rows is None or sum(frame.height for frame in frames) <= self._inline_rows:
+        if self._is_inline(frames):
             return [RowBatch(frame.height, frame) for frame in frames]
         refs = self._pieces.write(frames, folder="exchange")
         return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
 
     def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
         """Return the delta of a view, in a file if it has many rows."""
-        if self._inline_rows is None or frame.height <= self._inline_rows:
+        if self._is_inline([frame]):
             return RowBatch(frame.height, frame)
         return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
+
+    def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
+        """Return whether these rows are passed on in memory."""
+        return self._inline is None or self._inline.allow(
+            sum(frame.height for frame in frames), _size(frames)
+        )
+
+    def _refuse(self, result: TaskResult) -> None:
+        """Put the refused rows into the result of a task, or into files if they are large."""
+        result.refused = self.compiled.ledger.staged
+        frames = [refused.frame for refused in result.refused]
+        if self._inline is not None and not self._inline.allow(0, _size(frames)):
+            result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
+            result.refused = tuple(
+                replace(refused, frame=refused.frame.clear()) for refused in result.refused
+            )
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
@@ -427,6 +449,10 @@ class StageRunner:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
         return {place: EvidenceCollector(clock) for place, clock in moved if clock is not None}
+
+
+def _size(frames: Iterable[pl.DataFrame]) -> int:
+    return sum(int(frame.estimated_size()) for frame in frames)
 
 
 def _same(before: Saved, after: Saved) -> bool:

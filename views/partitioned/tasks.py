@@ -24,6 +24,11 @@ class RowBatch:
     rows: int
     held: pl.DataFrame | PieceRef
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the rows, in memory or in the file."""
+        return self.held.size if isinstance(self.held, PieceRef) else int(self.held.estimated_size())
+
 
 Parts = tuple[RowBatch, ...]
 
@@ -68,14 +73,22 @@ class Task:
         """Return the number of rows for the task."""
         return sum(part.rows for parts in self.rows.values() for part in parts)
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of these rows."""
+        return sum(part.bytes for parts in self.rows.values() for part in parts)
+
 
 @dataclass(slots=True)
 class TaskResult:
     """The result of a task: states that changed, rows for later stages by their buckets, deltas of views.
 
-    ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number, and
-    ``origins`` has their partitions and files, where these matter. ``held_at`` is how far windows hold back the watermark
-    after them, by state id. ``measured`` has the measures of the nodes whose state the stage keeps.
+    ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number,
+    ``arrived_bytes`` their size, and ``origins`` has their partitions and files, where these matter. Refused rows that are
+    too large to be passed on in memory are in ``refused_files``, in their order, and ``refused`` has them without rows.
+    ``held_at`` is how far windows hold back the watermark
+    after them, by state id. It took ``seconds``, and
+    ``ran_elsewhere`` if not in the process of the driver. ``measured`` has the measures of the nodes whose state the stage keeps.
     """
 
     stage: int
@@ -88,4 +101,8 @@ class TaskResult:
     held_at: dict[str, int] = field(default_factory=dict)
     measured: dict[NodeId, Measures] = field(default_factory=dict)
     arrived: int = 0
+    arrived_bytes: int = 0
+    seconds: float = 0.0
+    ran_elsewhere: bool = False
+    refused_files: tuple[PieceRef, ...] = ()
     origins: Origins = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import time
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -43,6 +44,17 @@ class Retry:
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e6:
                 raise PlanError(f"Retry: {name}={seconds!r}; give seconds above 0")
 
+    @staticmethod
+    def of(retry: object) -> Retry:
+        """Return what was given, or the default for None.
+
+        Raises:
+            PlanError: it is something else.
+        """
+        if retry is not None and not isinstance(retry, Retry):
+            raise PlanError(f"retry={retry!r}; give ec.Retry(first_seconds=..., most_seconds=...)")
+        return retry or Retry()
+
     def pause(self, failures: int) -> float:
         """Return the seconds after so many failures one after the other."""
         return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 60))
@@ -70,6 +82,11 @@ class DeliveredView(Protocol):
     @property
     def epoch(self) -> int:
         """The last epoch."""
+        ...
+
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch of its present definition: what a sink has of those before is of another view."""
         ...
 
     def snapshot(self) -> Snapshot:
@@ -128,14 +145,18 @@ class Delivery:
         """Why the last attempt failed; None if it did not."""
         self.failures = 0
         """How many attempts failed, one after the other."""
-        self._view, self._sink, self._retry = view, sink, retry or Retry()
-        self._poll, self._on_written, self._on_end = poll_seconds, on_written, on_end
-        self._changed = threading.Condition()
-        self._is_woken, self._is_ending, self.is_closed = True, False, False
-        self._retry_at = 0.0
+        self._view, self._sink, self._retry = view, sink, Retry.of(retry)
+        self._on_written, self._on_end = on_written, on_end
+        self._alarm = alarm = Alarm(poll_seconds)
+        self._changed = alarm.changed
+        self.is_closed = False
+        # While there is nothing to write the thread holds none of this, so that an engine that nobody uses can be collected.
+        waiting = weakref.ref(self, lambda _: alarm.end())
         self._thread = threading.Thread(
-            target=self._work, name=f"evercurrent sink {name} of {view.name}", daemon=True
-        )
+            target=_work, args=(waiting, alarm, sink), name=f"evercurrent sink {name} of {view.name}", daemon=True
+        )  # fmt: skip
+        _deliveries.add(self)
+        alarm.wake(self)
         self._thread.start()
 
     @property
@@ -146,7 +167,17 @@ class Delivery:
     @property
     def lag(self) -> int:
         """How many epochs of the view the sink is behind."""
-        return self._view.epoch - (-1 if self.epoch is None else self.epoch)
+        return self._last_epoch - (-1 if self.epoch is None else self.epoch)
+
+    @property
+    def place(self) -> str:
+        """Where it is written: the kind, and a path, url or table without any password."""
+        return self._sink.place
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the sink itself says how far it is."""
+        return self._sink.remembers
 
     def figures(self) -> dict[str, Any]:
         """Return what ``engine.stats()`` shows of it."""
@@ -166,17 +197,16 @@ class Delivery:
 
     def wake(self) -> None:
         """Let the thread look for new epochs."""
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify_all()
+        self._alarm.wake(self)
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the sink has every epoch up to now; return False if it has not after ``timeout`` seconds.
 
         Raises:
-            SinkError: the delivery has ended, or was closed, before that.
+            SinkError: the delivery has ended, or was closed, before that; or it is called by the sink's own function.
         """
-        until = self._view.epoch
+        self._require_other_thread("join()")
+        until = self._last_epoch
         self.wake()
         with self._changed:
             there = self._changed.wait_for(lambda: self._has(until) or self.is_closed, timeout)
@@ -188,18 +218,22 @@ class Delivery:
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Wait until the sink has every epoch up to now, has failed, or this many seconds are over. Raises nothing."""
-        until = self._view.epoch
+        if threading.current_thread() is self._thread:
+            return  # The function of the sink closes the engine.
+        until = self._last_epoch
         self.wake()
         with self._changed:
             self._changed.wait_for(lambda: self._has(until) or self.is_closed or self.failures > 0, seconds)
 
-    def close(self) -> None:
-        """End the delivery after the step under way. The sink keeps its position: the same call goes on from there."""
-        with self._changed:
-            self._is_ending = True
-            self._changed.notify_all()
+    def end(self) -> None:
+        """End the delivery after the step under way, for which it does not wait."""
+        self._alarm.end()
+
+    def close(self, seconds: float = DRAIN_SECONDS) -> None:
+        """End the delivery after the step under way, for which it waits so many seconds. The same call goes on from there."""
+        self.end()
         if threading.current_thread() is not self._thread:
-            self._thread.join(DRAIN_SECONDS)
+            self._thread.join(max(0.0, seconds))
 
     def __repr__(self) -> str:
         """Show the view, the sink, how far it is, and what failed."""
@@ -215,27 +249,47 @@ class Delivery:
     def _has(self, epoch: int) -> bool:
         return self.epoch is not None and self.epoch >= epoch
 
-    def _work(self) -> None:
+    @property
+    def _is_ending(self) -> bool:
+        return self._alarm.is_ending
+
+    @property
+    def _last_epoch(self) -> int:
+        """The last epoch of the view; of one that was dropped, the last one written."""
         try:
-            while self._wait():
-                self._attempt()
-        finally:
-            self._sink.close()
+            return self._view.epoch
+        except InputError:
+            return -1 if self.epoch is None else self.epoch
+
+    def _require_other_thread(self, what: str) -> None:
+        if threading.current_thread() is self._thread:
+            raise SinkError(
+                f"{self._where}: {what} in the sink's own function would wait for itself; leave it out"
+            )
+
+    def work(self) -> None:
+        """Write until there is nothing to write or the delivery ends, in its thread."""
+        self._attempt()
+        while self.error is not None and self._alarm.pause(self._retry.pause(self.failures)):
+            self._attempt()
+
+    def ended(self) -> None:
+        """Note, at the end of its thread, that nothing more is written."""
+        try:
             if self._on_end is not None:
                 self._on_end()
+        finally:
             with self._changed:
                 self.is_closed = True
                 self._changed.notify_all()
 
-    def _wait(self) -> bool:
-        """Wait for an epoch, the next look or the next attempt; return whether to go on."""
-        with self._changed:
-            if self.error is not None:
-                self._changed.wait_for(lambda: self._is_ending, max(0.0, self._retry_at - time.monotonic()))
-            else:
-                self._changed.wait_for(lambda: self._is_woken or self._is_ending, self._poll)
-            self._is_woken = False
-            return not self._is_ending
+    def lose(self) -> None:
+        """End in a child made by ``fork``, in which there is no thread: the parent goes on with the sink."""
+        self._alarm.changed = self._changed = threading.Condition()
+        self._alarm.is_ending = self.is_closed = True
+        self.error = SinkError("the process was forked, and its parent writes the sink")
+        if self._on_end is not None:
+            self._on_end()
 
     def _attempt(self) -> None:
         try:
@@ -260,8 +314,7 @@ class Delivery:
         with self._changed:
             self.error, self.failures = error, self.failures + 1
             pause = self._retry.pause(self.failures)
-            self._retry_at = time.monotonic() + pause
-            self._is_ending |= is_final
+            self._alarm.is_ending |= is_final
             self._changed.notify_all()
         then = "; the delivery has ended" if is_final else f"; tried again in {pause:g} s"
         LOG.warning(
@@ -282,9 +335,9 @@ class Delivery:
                 self._reached(until)
 
     def _find_position(self) -> None:
-        """Go on behind the sink's own position; if it has none, or is ahead of the view, let it begin with the contents."""
+        """Go on behind the sink's own position; if it has none, or none that this view has had, let it begin with the contents."""
         position = self._sink.position()
-        if position is not None and position <= self._view.epoch:
+        if position is not None and self._view.first_epoch <= position <= self._view.epoch:
             self.epoch = None
             self._reached(position)
         else:
@@ -298,13 +351,15 @@ class Delivery:
     def _write_after(self, since: int) -> None:
         """Write the deltas after an epoch, several epochs together up to the size of a step."""
         gathered: list[pl.DataFrame] = []
+        rows = 0
         for delta in self._view.deltas(since):
-            if gathered and sum(each.height for each in gathered) + delta.height > self._sink.most_rows:
+            if gathered and rows + delta.height > self._sink.most_rows:
                 self._write(pl.concat(gathered))
-                gathered = []
+                gathered, rows = [], 0
                 if self._is_ending:
                     return
             gathered.append(delta)
+            rows += delta.height
         if gathered:
             self._write(pl.concat(gathered))
 
@@ -320,8 +375,74 @@ class Delivery:
         return self.epoch
 
     def _reached(self, epoch: int) -> None:
-        with self._changed:
-            self.epoch = max(epoch, -1 if self.epoch is None else self.epoch)
-            self._changed.notify_all()
+        reached = max(epoch, -1 if self.epoch is None else self.epoch)
         if self._on_written is not None:
-            self._on_written(epoch)
+            self._on_written(reached)
+        with self._changed:
+            self.epoch = reached
+            self._changed.notify_all()
+
+
+class Alarm:
+    """What the thread of a delivery waits for: an epoch, the next look, the next attempt, or the end."""
+
+    def __init__(self, poll_seconds: float | None) -> None:
+        self.changed = threading.Condition()
+        self.is_ending = False
+        self._woken: Delivery | None = None
+        """The delivery that has something to write, which is not collected before it is written."""
+        self._poll = poll_seconds
+
+    def wait(self, waiting: weakref.ref[Delivery]) -> Delivery | None:
+        """Wait for an epoch or the next look; return the delivery, or None at the end."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._woken is not None or self.is_ending, self._poll)
+            woken, self._woken = self._woken or waiting(), None
+            return None if self.is_ending else woken
+
+    def pause(self, seconds: float) -> bool:
+        """Wait before the next attempt, whatever epochs there are; return whether to go on."""
+        with self.changed:
+            return not self.changed.wait_for(lambda: self.is_ending, seconds)
+
+    def wake(self, delivery: Delivery) -> None:
+        """Let the thread look for new epochs."""
+        with self.changed:
+            self._woken = delivery
+            self.changed.notify_all()
+
+    def end(self) -> None:
+        """Let the thread end after the step under way."""
+        with self.changed:
+            self.is_ending = True
+            self.changed.notify_all()
+
+
+def _work(waiting: weakref.ref[Delivery], alarm: Alarm, sink: Sink) -> None:
+    """Write a sink in a thread of its own, until the delivery ends or was collected."""
+    try:
+        while (delivery := alarm.wait(waiting)) is not None:
+            delivery.work()
+            delivery = None
+    finally:
+        try:
+            sink.close()
+        except Exception as error:
+            LOG.warning("%s: closing it failed: %s: %s", sink.place, type(error).__name__, first_line(error))
+        delivery = waiting()
+        if delivery is not None:
+            delivery.ended()
+
+
+_deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
+
+
+def _lose_all() -> None:
+    """End, in a child made by ``fork``, the deliveries whose threads are in the parent."""
+    for delivery in tuple(_deliveries):
+        if not delivery.is_closed:
+            delivery.lose()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lose_all)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,6 +15,7 @@ from evercurrent.core.data.schema import EPOCH
 from .counted_rows import counted
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
+from .origin import Origin
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -27,7 +28,7 @@ GONE = "__gone"
 class DeltaTableSink:
     """A Delta Lake table whose commits hold an epoch each, as the version of the application ``evercurrent/<name>``.
 
-    The version of ``evercurrent/<name>/origin`` is a number that stands for the engine that wrote the commit.
+    The version of ``evercurrent/<name>/origin`` is a number that stands for who wrote that epoch (``Origin``).
     With ``keys`` it holds the contents, one row per key, and each step is a MERGE. Without, it holds the deltas, with ``_epoch``
     and ``_diff``, and each step is an append.
     """
@@ -35,7 +36,7 @@ class DeltaTableSink:
     remembers, most_rows = True, MOST_ROWS
 
     def __init__(
-        self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: str,
+        self, path: str, keys: Sequence[str], name: str, schema: Mapping[str, pl.DataType], origin: Origin,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         try:
@@ -43,10 +44,7 @@ class DeltaTableSink:
         except ImportError:
             raise PlanError(f"to_delta needs deltalake; type: {install_command('delta')}") from None
         self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
-        self._options, self._origin = (
-            dict(storage_options or {}),
-            int(sha256(origin.encode()).hexdigest()[:15], 16),
-        )
+        self._options, self._origin = dict(storage_options or {}), origin
         self.place = f"Delta Lake table {path}"
         require_lake_types(self.place, schema)
 
@@ -58,9 +56,8 @@ class DeltaTableSink:
         epoch = table.transaction_version(self._application)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another path")
-        return (
-            int(epoch) if table.transaction_version(f"{self._application}/origin") == self._origin else None
-        )
+        writer = table.transaction_version(f"{self._application}/origin")
+        return int(epoch) if writer is not None and self._origin.has(f"{writer:015x}", epoch) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: with keys, the table is overwritten in one commit.
@@ -110,20 +107,24 @@ class DeltaTableSink:
         change = net_change(delta, self._keys, after=written)
         if change.epoch <= written:
             return
+        gone = next(
+            name for name in (f"{GONE}{'_' * more}" for more in count()) if name not in change.now.columns
+        )
         rows = pl.concat(
             [
-                change.now.with_columns(pl.lit(False).alias(GONE)),
-                change.gone.with_columns(pl.lit(True).alias(GONE)),
+                change.now.with_columns(pl.lit(False).alias(gone)),
+                change.gone.with_columns(pl.lit(True).alias(gone)),
             ],
             how="diagonal",
         )
-        same = " AND ".join(f't."{key}" IS NOT DISTINCT FROM s."{key}"' for key in self._keys)
-        values = {f'"{name}"': f's."{name}"' for name in change.now.columns}
+        # In parentheses, as its parser takes the AND as part of the second operand.
+        same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
+        values = {_quoted(name): f"s.{_quoted(name)}" for name in change.now.columns}
         (
             table.merge(lake_frame(rows), same, "s", "t", commit_properties=self._commit(change.epoch))
-            .when_matched_delete(f"s.{GONE}")
+            .when_matched_delete(f"s.{gone}")
             .when_matched_update(values)
-            .when_not_matched_insert(values, f"NOT s.{GONE}")
+            .when_not_matched_insert(values, f"NOT s.{gone}")
             .execute()
         )
 
@@ -138,6 +139,11 @@ class DeltaTableSink:
 
         written = (
             Transaction(self._application, epoch),
-            Transaction(f"{self._application}/origin", self._origin),
+            Transaction(f"{self._application}/origin", int(self._origin.token(epoch), 16)),
         )
         return CommitProperties(app_transactions=list(written))
+
+
+def _quoted(name: str) -> str:
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"'

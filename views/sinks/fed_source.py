@@ -11,6 +11,7 @@ from evercurrent.core.data.errors import PlanError, SinkError
 from evercurrent.core.data.schema import EPOCH
 
 from .counted_rows import counted
+from .origin import Origin
 
 
 class Fed(Protocol):
@@ -41,14 +42,13 @@ class FedEngine(Protocol):
 
 
 class FedSource:
-    """A source with diffs whose position is the last epoch of the view that feeds it: one partition for each view."""
+    """A source with diffs whose position is the last epoch of the view that feeds it, with its writer: one partition for each view."""
 
     remembers, most_rows = True, 1
     """Each epoch of the view becomes an epoch there."""
 
-    def __init__(self, engine: FedEngine, source: str, view: str, origin: str) -> None:
-        self._engine, self._source, self._view = engine, source, f"{view}@"
-        self._partition = f"{view}@{origin}"
+    def __init__(self, engine: FedEngine, source: str, view: str, origin: Origin) -> None:
+        self._engine, self._source, self._partition, self._origin = engine, source, f"{view}@", origin
         self.place = f"source {source!r} of another engine"
 
     def position(self) -> int | None:
@@ -58,16 +58,15 @@ class FedSource:
             raise SinkError(
                 f"{self.place} has the position {partitions!r} of other input; feed a source of its own"
             )
-        other = next(
-            (name for name in partitions if name.startswith(self._view) and name != self._partition), None
-        )
-        if other is not None:
+        if self._partition not in partitions:
+            return None
+        epoch, writer = partitions[self._partition]
+        if not self._origin.has(writer, epoch):
             raise SinkError(
-                f"{self.place} holds rows of the same view of another engine, up to epoch {partitions[other]}, which are not taken "
-                "back; feed a source of its own, or drop this one and declare it again"
+                f"{self.place} holds rows of the same view of another engine, or of a checkpoint before it was restored, up to epoch "
+                f"{epoch}, which are not taken back; feed a source of its own, or drop this one and declare it again"
             )
-        epoch: int | None = partitions.get(self._partition)
-        return epoch
+        return int(epoch)
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``.
@@ -91,7 +90,9 @@ class FedSource:
         """See ``Sink.close``: the engine stays open."""
 
     def _push(self, rows: pl.DataFrame, epoch: int) -> None:
-        self._engine.push(self._source, rows.drop(EPOCH), position={self._partition: epoch})
+        self._engine.push(
+            self._source, rows.drop(EPOCH), position={self._partition: [epoch, self._origin.token(epoch)]}
+        )
 
 
 def require_diffs(view: str, source: str, kind: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.errors import SinkError
 from evercurrent.core.data.schema import EPOCH
 
 from .counted_rows import counted
@@ -19,7 +20,8 @@ class FunctionSink:
     """The engine remembers how far it is, and each epoch is passed on its own."""
 
     def __init__(self, function: Callable[[pl.DataFrame], Any], position: int | None) -> None:
-        self._function, self._position = function, position
+        self._function = function
+        self._position = None if position is None or position < 0 else position
         self.place = f"function {getattr(function, '__qualname__', repr(function))}"
 
     def position(self) -> int | None:
@@ -27,7 +29,16 @@ class FunctionSink:
         return self._position
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
-        """See ``Sink.begin``: the contents are passed as a delta of this epoch."""
+        """See ``Sink.begin``: the contents are passed as a delta of this epoch.
+
+        Raises:
+            SinkError: it has had epochs before, to which the contents would be added.
+        """
+        if self._position is not None:
+            raise SinkError(
+                f"{self.place} has had the epochs up to {self._position}, and the deltas since are no longer retained; retain more "
+                "with Engine(retain=Retain(...)) or Checkpoint(keep=...), or give another name=, and it begins with the contents"
+            )
         if contents.height:
             self._function(counted(contents, epoch))
         self._position = epoch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,6 +13,7 @@ from evercurrent.core.data.release import install_command
 
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
+from .origin import Origin
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -28,7 +30,7 @@ class IcebergTable:
 
     def __init__(
         self, catalog: Catalog | Mapping[str, str], table: str, keys: Sequence[str], name: str,
-        schema: Mapping[str, pl.DataType], origin: str,
+        schema: Mapping[str, pl.DataType], origin: Origin,
     ) -> None:  # fmt: skip
         try:
             from pyiceberg.catalog import Catalog, load_catalog
@@ -43,6 +45,9 @@ class IcebergTable:
         )
         self.place = f"Iceberg table {table}"
         require_lake_types(self.place, schema)
+        nested = next((key for key in keys if "." in key), None)
+        if nested is not None:  # pyarrow takes it for a field of a struct when rows are looked up.
+            raise SinkError(f"{self.place}: the key {nested!r} has a dot; rename it in the view")
 
     def position(self) -> int | None:
         """See ``Sink.position``."""
@@ -52,7 +57,8 @@ class IcebergTable:
         epoch = properties.get(self._property)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another name")
-        return int(epoch) if properties.get(f"{self._property}.origin") == self._origin else None
+        writer = properties.get(f"{self._property}.origin", "")
+        return int(epoch) if self._origin.has(writer, int(epoch)) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: the rows are replaced in one commit."""
@@ -91,7 +97,7 @@ class IcebergTable:
         """See ``Sink.close``: nothing is open between two commits."""
 
     def _written(self, epoch: int) -> dict[str, str]:
-        return {self._property: str(epoch), f"{self._property}.origin": self._origin}
+        return {self._property: str(epoch), f"{self._property}.origin": self._origin.token(epoch)}
 
     def _table(self) -> Table:
         return self._catalog.load_table(self._name)
@@ -102,21 +108,30 @@ class IcebergTable:
     def _delete(self, step: Transaction, keys: pl.DataFrame) -> None:
         from pyiceberg.table.upsert_util import create_match_filter
 
-        nullable = keys.filter(pl.any_horizontal(pl.col("*").is_null()))
-        plain = keys.drop_nulls()
+        # Neither is equal to itself in the filter that pyiceberg makes of a table of keys.
+        odd = [
+            (pl.col(name).is_null() | pl.col(name).is_nan()) if dtype.is_float() else pl.col(name).is_null()
+            for name, dtype in keys.schema.items()
+        ]
+        is_odd = keys.select(pl.any_horizontal(odd).fill_null(True)).to_series()
+        nullable, plain = keys.filter(is_odd), keys.filter(~is_odd)
         if plain.height:
             step.delete(
                 create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys))
             )
-        for key in nullable.iter_rows(named=True):  # As many as there are groups of null.
+        for key in nullable.iter_rows(named=True):  # As many as there are groups of null or NaN.
             step.delete(_equal_to(key))
 
 
 def _equal_to(key: Mapping[str, Any]) -> BooleanExpression:
-    from pyiceberg.expressions import And, EqualTo, IsNull, Reference
+    from pyiceberg.expressions import And, EqualTo, IsNaN, IsNull, Reference
 
     parts: list[BooleanExpression] = [
-        IsNull(term=Reference(name)) if value is None else EqualTo(term=Reference(name), value=value)
+        IsNull(term=Reference(name))
+        if value is None
+        else IsNaN(term=Reference(name))
+        if isinstance(value, float) and isnan(value)
+        else EqualTo(term=Reference(name), value=value)
         for name, value in key.items()
     ]
     return parts[0] if len(parts) == 1 else And(*parts)

@@ -37,12 +37,20 @@ def lake_type(dtype: pl.DataType) -> pl.DataType:
 
 
 def require_lake_types(place: str, schema: Mapping[str, pl.DataType]) -> None:
-    """Check that a table holds each value of these columns exactly.
+    """Check that a table holds each value of these columns exactly, and tells the columns apart.
 
     Raises:
         SinkError: it does not; names the column.
     """
+    names: dict[str, str] = {}
     for name, dtype in schema.items():
+        if not name:
+            raise SinkError(f"{place}: a column has an empty name; rename it in the view")
+        twin = names.setdefault(name.casefold(), name)
+        if twin != name:
+            raise SinkError(
+                f"{place}: the columns {twin!r} and {name!r} are one to readers that ignore case; rename one in the view"
+            )
         if not _is_held(dtype):
             raise SinkError(
                 f"{place}: column {name!r} is {dtype}, which the table cannot hold exactly; cast it in the view, as to pl.String, "

@@ -13,11 +13,12 @@ from evercurrent.core.data.schema import EPOCH
 
 from ..store import Store
 from .counted_rows import counted
+from .origin import BEFORE_ALL, Origin
 
 MOST_ROWS = 1_000_000
 
 OWNER = "_evercurrent-"
-"""The begin of the name of an empty file that says from which engine the deltas are; readers of folders skip such names."""
+"""The begin of the name of an empty file that says who has written the deltas (``Origin``); readers of folders skip such names."""
 
 _NAME = re.compile(r"^(\d{12})-(\d{12})\.parquet$")
 
@@ -31,23 +32,29 @@ class ParquetFolder:
 
     remembers, most_rows = True, MOST_ROWS
 
-    def __init__(self, store: Store, origin: str) -> None:
-        self._store, self._owner = store, f"{OWNER}{origin}"
+    def __init__(self, store: Store, origin: Origin) -> None:
+        self._store, self._origin = store, origin
+        self._owner: str | None = None
+        """The name of that file, since this object has written it."""
         self.place = f"Parquet files in {store.url}"
 
     def position(self) -> int | None:
         """See ``Sink.position``: the last epoch in the name of a file. Cost: a listing of the folder."""
-        last = None
-        for listed in self._store.list():
-            match = _NAME.match(listed.name)
-            if match is not None:
-                last = int(match[2])
-            elif listed.name != self._owner:
-                whose = "of another engine" if listed.name.startswith(OWNER) else "not of this view"
+        names = [listed.name for listed in self._store.list()]
+        matches = [match for name in names if (match := _NAME.match(name))]
+        last = max((int(match[2]) for match in matches), default=BEFORE_ALL)
+        for name in names:
+            if not _NAME.match(name) and not name.startswith(OWNER):
                 raise SinkError(
-                    f"{self.place}: {listed.name} is {whose}; give an empty folder, or empty this one"
+                    f"{self.place}: {name} is not of this view; give an empty folder, or empty this one"
                 )
-        return last
+        owners = self._owners(names)
+        if matches and not (owners and all(self._origin.has(owner, last) for owner in owners)):
+            raise SinkError(
+                f"{self.place} are of another view or engine, or of a checkpoint before it was restored; give an empty folder, or "
+                "empty this one"
+            )
+        return last if matches else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``.
@@ -61,8 +68,6 @@ class ParquetFolder:
                 f"{self.place} go up to epoch {position}, and the deltas since are no longer retained, or the epoch is still to come; "
                 "give another folder, or empty this one, and it begins with the contents of the view"
             )
-        with suppress(NameTakenError):
-            self._store.put(self._owner, [b""])
         self._put(counted(contents, epoch), epoch, epoch)
 
     def write(self, delta: pl.DataFrame) -> None:
@@ -76,6 +81,7 @@ class ParquetFolder:
         """See ``Sink.close``: nothing is open between two files."""
 
     def _put(self, rows: pl.DataFrame, first: int, last: int) -> None:
+        self._own(first)
         buffer = BytesIO()
         rows.write_parquet(buffer)
         name = f"{first:012d}-{last:012d}.parquet"
@@ -85,3 +91,23 @@ class ParquetFolder:
             raise SinkError(
                 f"{self.place}: {name} is there already, so somebody else writes there; give each view a folder of its own"
             ) from None
+
+    def _own(self, epoch: int) -> None:
+        """Name who writes from this epoch on, before the first file: all that is there has been found to be this view's."""
+        name = f"{OWNER}{self._origin.token(epoch)}"
+        if name == self._owner:
+            return
+        with suppress(NameTakenError):
+            self._store.put(name, [b""])
+        others = [each.name for each in self._store.list(OWNER) if each.name != name]
+        if not all(self._origin.has(owner, 0) for owner in self._owners(others)):
+            self._store.delete(name)
+            raise SinkError(
+                f"{self.place} are being written by another view or engine; give each a folder of its own"
+            )
+        self._store.delete_all(others)
+        self._owner = name
+
+    @staticmethod
+    def _owners(names: list[str]) -> list[str]:
+        return [name.removeprefix(OWNER) for name in names if name.startswith(OWNER)]

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from evercurrent.core.data.errors import PlanError, SinkError
+from evercurrent.core.data.errors import PlanError, SinkError, first_line
 from evercurrent.core.data.release import install_command
+from evercurrent.core.data.schema import listed
 
 from .net_changes import net_change, require_one_row_each
-from .sql_types import sql_type, sql_values
+from .origin import BEFORE_ALL, Origin
+from .sql_places import opened, require_names, shown_url
+from .sql_types import sql_kind, sql_type, sql_values
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 EPOCHS = "evercurrent_epochs"
-"""The table with the epoch as of which each table is current."""
+"""The table with the epoch as of which each table is current, and a token of who has written it (``Origin``)."""
 
 MOST_ROWS = 50_000
 
 
 class SqlTable:
-    """A table with one row per key. Both null and other values may be keys; the table is made with the first contents.
+    """A table with one row per key, which a unique index holds to. Both null and other values may be keys.
 
     The epoch, and from which engine it is, are a row of the table ``evercurrent_epochs`` beside it, written in the same transaction.
     A table that is there and was not written by a view is left alone; one of another engine is written anew.
@@ -37,28 +42,27 @@ class SqlTable:
         table: str,
         keys: Sequence[str],
         schema: Mapping[str, pl.DataType],
-        origin: str,
+        origin: Origin,
     ) -> None:
         try:
             import sqlalchemy as sa
         except ImportError:
             raise PlanError(f"to_sql needs SQLAlchemy; type: {install_command('sql')}") from None
-        try:
-            self._engine = sa.create_engine(url) if isinstance(url, str) else url
-        except (sa.exc.ArgumentError, ImportError) as error:
-            raise PlanError(
-                f"to_sql: url={url!r} opens no database: {error}; give one such as 'postgresql+psycopg://user@host/name' or "
-                "'sqlite:///orders.db'"
-            ) from None
         self._is_ours = isinstance(url, str)
+        self._engine = opened(url) if isinstance(url, str) else url
         self._name, self._keys, self._origin = table, tuple(keys), origin
-        self.place = f"table {table!r} of {self._engine.url.render_as_string(hide_password=True)}"
+        self.place = f"table {table!r} of {shown_url(self._engine.url)}"
         dialect = self._engine.dialect.name
+        require_names(self.place, table, schema, dialect)
         columns = [
             sa.Column(name, sql_type(self.place, name, dtype, dialect)) for name, dtype in schema.items()
         ]
         self._table = sa.Table(table, sa.MetaData(), *columns)
-        sa.Index(f"{table} keys"[:63], *(self._table.c[key] for key in self._keys))
+        # Named by a digest, as names are cut after 63 bytes and are shared by all tables of a schema.
+        digest = sha256(table.encode()).hexdigest()[:12]
+        sa.Index(
+            f"evercurrent_keys_{digest}", *(self._table.c[key] for key in self._keys), unique=True,
+        )  # fmt: skip
         self._epochs = sa.Table(
             EPOCHS, sa.MetaData(), sa.Column("written", sa.String(255), primary_key=True),
             sa.Column("epoch", sa.BigInteger(), nullable=False), sa.Column("origin", sa.String(64), nullable=False),
@@ -75,26 +79,32 @@ class SqlTable:
         if inspected.has_table(EPOCHS):
             with self._engine.connect() as connection:
                 written = connection.execute(self._own_row()).first()
-        self._require_own(written, [column["name"] for column in inspected.get_columns(self._name)])
+        self._require_own(written, inspected.get_columns(self._name))
         assert written is not None
-        return written.epoch if written.origin == self._origin else None
+        return written.epoch if self._has(written) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: the rows are replaced in one transaction; readers see those before until it is done."""
+        import sqlalchemy as sa
+
         require_one_row_each(contents, self._keys)
         self.position()  # Refuses a table that is not ours.
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             self._epochs.create(connection, checkfirst=True)
+            if not sa.inspect(connection).has_table(self._name):
+                # A database that commits each CREATE at once would leave a table that is nobody's if the rest failed.
+                self._note(connection, BEFORE_ALL, "")
+        with self._transaction() as connection:
             self._table.create(connection, checkfirst=True)
             connection.execute(self._table.delete())
             self._insert(connection, contents)
-            self._note(connection, epoch)
+            self._note(connection, epoch, self._origin.token(epoch))
 
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``: rows of touched keys are deleted, those there are now are inserted."""
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             written = connection.execute(self._own_row().with_for_update()).first()
-            if written is None or written.origin != self._origin:
+            if written is None or not self._has(written):
                 raise SinkError(
                     f"{self.place} is written by another engine now; give each view a table of its own"
                 )
@@ -103,12 +113,41 @@ class SqlTable:
                 return
             self._delete(connection, change.replaced)
             self._insert(connection, change.now)
-            self._note(connection, change.epoch)
+            self._note(connection, change.epoch, self._origin.token(change.epoch))
 
     def close(self) -> None:
         """See ``Sink.close``."""
         if self._is_ours:
             self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Yield a connection whose statements happen together, those that make tables included.
+
+        Raises:
+            SinkError: the columns are no key, or the database does not take a value.
+        """
+        import sqlalchemy as sa
+
+        try:
+            with self._engine.begin() as connection:
+                if (
+                    connection.dialect.name == "sqlite"
+                ):  # Its driver begins a transaction only with the first row.
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                yield connection
+        except sa.exc.IntegrityError as error:
+            raise SinkError(
+                f"{self.place}: there are several rows of one key {listed(self._keys)}: {first_line(error)}; name all columns that "
+                "tell rows apart"
+            ) from error
+        except sa.exc.DataError as error:
+            raise SinkError(
+                f"{self.place} does not take a value: {first_line(error)}; change it in the view"
+            ) from error
+
+    def _has(self, written: sa.Row[Any]) -> bool:
+        return self._origin.has(written.origin.partition("/")[0], written.epoch)
 
     def _own_row(self) -> sa.Select[Any]:
         import sqlalchemy as sa
@@ -117,15 +156,21 @@ class SqlTable:
             self._epochs.c.written == self._name
         )
 
-    def _require_own(self, written: sa.Row[Any] | None, columns: Sequence[str]) -> None:
+    def _require_own(self, written: sa.Row[Any] | None, columns: Sequence[Any]) -> None:
         if written is None:
             raise SinkError(
                 f"{self.place} is there, and no view has written it; give another name, or drop it if it is not needed"
             )
-        if set(columns) != {column.name for column in self._table.columns}:
+        if written.origin.partition("/")[2] != self._origin.view:
             raise SinkError(
-                f"{self.place} has the columns {', '.join(columns)}, and the view has "
-                f"{', '.join(column.name for column in self._table.columns)}; drop the table, or give another name"
+                f"{self.place} is written by another view; give each view a table of its own, or drop this one"
+            )
+        there = {column["name"]: sql_kind(column["type"]) for column in columns}
+        if there != {column.name: sql_kind(column.type) for column in self._table.columns}:
+            has = ", ".join(f"{column['name']} {column['type']}" for column in columns)
+            needs = ", ".join(f"{column.name} {column.type}" for column in self._table.columns)
+            raise SinkError(
+                f"{self.place} has the columns {has}, and the view has {needs}; drop the table, or give another name"
             )
 
     def _insert(self, connection: sa.Connection, rows: pl.DataFrame) -> None:
@@ -136,35 +181,41 @@ class SqlTable:
                 column.name: sa.bindparam(f"c{place}") for place, column in enumerate(self._table.columns)
             }
             ordered = rows.select(column.name for column in self._table.columns)
-            connection.execute(
-                self._table.insert().values(named), sql_values(self.place, ordered, connection.dialect.name)
-            )
+            for some in ordered.iter_slices(MOST_ROWS):
+                values = sql_values(self.place, some, connection.dialect.name)
+                connection.execute(self._table.insert().values(named), values)
 
     def _delete(self, connection: sa.Connection, keys: pl.DataFrame) -> None:
         """Delete rows by key; keys with null in the same columns together, so that each statement can use the index."""
         import sqlalchemy as sa
 
-        nulls = [keys[name].is_null().alias(f"n{place}") for place, name in enumerate(self._keys)]
-        for rows in keys.with_columns(nulls).partition_by([each.name for each in nulls]):
+        for rows in _apart_by_nulls(keys):
+            is_null = [rows[name][0] is None for name in self._keys]
             conditions = [
-                self._table.c[name].is_(None)
-                if rows[f"n{place}"][0]
-                else self._table.c[name] == sa.bindparam(f"c{place}")
-                for place, name in enumerate(self._keys)
+                self._table.c[name].is_(None) if null else self._table.c[name] == sa.bindparam(f"c{place}")
+                for place, (name, null) in enumerate(zip(self._keys, is_null, strict=True))
             ]
             values = sql_values(self.place, rows.select(self._keys), connection.dialect.name)
-            present = [f"c{place}" for place in range(len(self._keys)) if not rows[f"n{place}"][0]]
+            present = [f"c{place}" for place, null in enumerate(is_null) if not null]
             connection.execute(
                 self._table.delete().where(*conditions), list(_only(values, present)) if present else None
             )
 
-    def _note(self, connection: sa.Connection, epoch: int) -> None:
+    def _note(self, connection: sa.Connection, epoch: int, token: str) -> None:
         import sqlalchemy as sa
 
         connection.execute(sa.delete(self._epochs).where(self._epochs.c.written == self._name))
         connection.execute(
-            sa.insert(self._epochs).values(written=self._name, epoch=epoch, origin=self._origin)
+            sa.insert(self._epochs).values(
+                written=self._name, epoch=epoch, origin=f"{token}/{self._origin.view}"
+            )
         )
+
+
+def _apart_by_nulls(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the rows in parts, in each of which the same columns are null."""
+    patterns = rows.select(pl.concat_str(pl.all().is_null().cast(pl.UInt8))).to_series()
+    return [rows.filter(patterns == pattern) for pattern in patterns.unique()]
 
 
 def _only(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> Iterable[dict[str, Any]]:

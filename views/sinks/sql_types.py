@@ -62,3 +62,15 @@ def sql_values(place: str, rows: pl.DataFrame, dialect: str) -> list[dict[str, A
     numbered = rows.with_columns(moments)
     numbered.columns = [f"c{place}" for place in range(rows.width)]
     return numbered.to_dicts()
+
+
+def sql_kind(of: sa.types.TypeEngine[Any]) -> str:
+    """Return the kind of a type, which is the same as it is declared and as the database shows it."""
+    import sqlalchemy as sa
+
+    # Some databases have no Boolean, and some no Double: they show what they take in its place.
+    kinds: dict[Any, str] = {
+        sa.Boolean: "whole", sa.Integer: "whole", sa.Float: "number", sa.Numeric: "number",
+    }  # fmt: skip
+    affinity = of._type_affinity
+    return kinds.get(affinity, str(affinity))

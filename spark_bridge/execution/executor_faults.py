@@ -1,0 +1,110 @@
+"""The faults of executors by the facts that tasks have gathered there: which, on which hosts, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evercurrent.core.data.schema import listed
+
+CLOCK_SECONDS = 60.0
+"""By so much the clock of an executor may differ from the driver's: files of tasks are deleted by their age."""
+
+WORKER_BYTES = 256 << 20
+"""The memory that a worker needs besides the states of its bucket: its libraries, and rows on their way."""
+
+EXACT = ("evercurrent", "polars")
+"""Libraries of which an executor needs the driver's version, as others may compute other bits; else the first number counts."""
+
+SHIP = (
+    "ship the driver's environment: spark_bridge.deploy.archive('environment.tar.gz') writes it, and spark_bridge.session("
+    "master=..., archive='environment.tar.gz') starts a session whose executors use it, as do spark.archives="
+    "environment.tar.gz#environment and PYSPARK_PYTHON=./environment/bin/python"
+)
+SYNCHRONISE = (
+    f"synchronise the clocks (NTP) to within {CLOCK_SECONDS:.0f} s, as files are deleted by their age"
+)
+ROOM = (
+    "give more buckets=, or a Python worker more memory (spark.executor.memoryOverhead, "
+    "spark.executor.pyspark.memory)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong on an executor, and the remedy."""
+
+    what: str
+    remedy: str
+
+
+def sentence_of(
+    own: Mapping[str, Any], executors: Sequence[Mapping[str, Any]], bucket_bytes: int
+) -> str | None:
+    """Return all faults of executors in a sentence, each with its hosts; None if there are none.
+
+    ``own`` are the facts of the driver, ``bucket_bytes`` the size of the states of its largest bucket.
+    """
+    hosts: dict[Fault, list[str]] = {}
+    for facts in executors:
+        for fault in (*_of_python(own, facts), *_of_machine(facts, bucket_bytes)):
+            hosts.setdefault(fault, []).append(facts["host"])
+    if not hosts:
+        return None
+    by_remedy: dict[str, list[str]] = {}
+    for fault, named in hosts.items():
+        where = (
+            f"{fault.what} ({len(named)} of {len(executors)} executors, on {', '.join(sorted(set(named)))})"
+        )
+        by_remedy.setdefault(fault.remedy, []).append(where)
+    found = "; ".join(f"{', '.join(whats)}: {remedy}" for remedy, whats in by_remedy.items())
+    return f"executors cannot run this query: {found}"
+
+
+def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fault]:
+    python = f"{facts['python']}, Python {facts['python_version']}"
+    if _minor(own["python_version"]) != _minor(facts["python_version"]):
+        yield Fault(f"their Python is {python}, and the driver's is {own['python_version']}", SHIP)
+    libraries = facts["libraries"]
+    missing = [
+        name for name, there in libraries.items() if f"No module named '{name}'" in there.get("error", "")
+    ]
+    if missing:
+        yield Fault(
+            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not installed in {python}", SHIP
+        )
+    for name, there in libraries.items():
+        if "error" in there:
+            # What lacks another library is not named again.
+            if not any(f"'{absent}'" in there["error"] for absent in missing):
+                yield Fault(f"{name} cannot be imported in {python}: {there['error']}", SHIP)
+        else:
+            yield from _of_version(name, own["libraries"][name], there)
+
+
+def _of_version(name: str, here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Fault]:
+    where, versions = f"{name} in {there['folder']}", (there["version"], here["version"])
+    if name not in EXACT:
+        versions = (there["version"].partition(".")[0], here["version"].partition(".")[0])
+    if versions[0] != versions[1]:
+        yield Fault(f"{where} is version {there['version']}, and the driver's is {here['version']}", SHIP)
+    elif here.get("code") and there.get("code") and here["code"] != there["code"]:
+        yield Fault(f"{where} is other code than the driver's in {here['folder']}", SHIP)
+
+
+def _of_machine(facts: Mapping[str, Any], bucket_bytes: int) -> Iterator[Fault]:
+    ahead = facts["ahead"]
+    if abs(ahead) > CLOCK_SECONDS:
+        yield Fault(
+            f"the clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the driver's",
+            SYNCHRONISE,
+        )
+    needed = WORKER_BYTES + 2 * bucket_bytes
+    if facts["memory"] is not None and facts["memory"] < needed:
+        left = f"{facts['memory'] >> 20} MiB of memory are left for a Python worker"
+        yield Fault(f"{left}, which needs {needed >> 20} MiB for the states of the largest bucket", ROOM)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,114 @@
+"""A job that needs nothing of an executor but Python: its function goes there by value, in an RDD, without Arrow."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.data.errors import first_line
+
+from ..runtime.session import is_local as is_local_master
+from . import executor_facts
+from .parallelism import cores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Gather = Callable[[int, float], dict[str, Any]]
+
+MOST_TASKS = 256
+"""Tasks of a round, at most: on a larger cluster several rounds reach all executors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The facts that tasks have gathered, each with its ``place``, and how many executors are registered."""
+
+    facts: list[dict[str, Any]]
+    registered: int
+
+
+def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float) -> Probed:
+    """Return the facts from tasks on all cores, each of which takes at least ``pause`` seconds."""
+    count = min(MOST_TASKS, max(2, cores(spark)))
+    first = round_number * MOST_TASKS
+    with _by_value():
+        if not hasattr(spark, "_jsc"):
+            return Probed(_in_arrow(spark, gather, first, count, pause), 1)
+        context = spark.sparkContext
+        places = context.parallelize(range(first, first + count), count)
+        facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
+        registered = int(context._jsc.sc().getExecutorMemoryStatus().size())
+    is_local = is_local_master(context.master)
+    # The driver is registered beside the executors.
+    return Probed(list(facts), 1 if is_local else max(1, registered - 1))
+
+
+def _in_arrow(
+    spark: SparkSession, gather: Gather, first: int, count: int, pause: float
+) -> list[dict[str, Any]]:
+    """Return the facts by a job of DataFrames, which are all that Spark Connect has."""
+
+    def gathered(batches: Iterable[Any]) -> Iterator[Any]:
+        import json
+
+        import pyarrow as pa
+
+        for batch in batches:
+            facts = [
+                json.dumps({**gather(place, pause), "place": place}) for place in batch.column(0).to_pylist()
+            ]
+            yield pa.RecordBatch.from_pydict({"facts": pa.array(facts, pa.string())})
+
+    rows = spark.range(first, first + count, 1, count).mapInArrow(gathered, "facts string").collect()
+    return [json.loads(row[0]) for row in rows]
+
+
+class _by_value:  # noqa: N801 (it is used as a function)
+    """A context in which functions of these modules are pickled with their code, so that nobody needs this package."""
+
+    def __enter__(self) -> None:
+        from pyspark import cloudpickle
+
+        register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+        for module in _modules():
+            register(module)
+
+    def __exit__(self, *_: object) -> None:
+        from pyspark import cloudpickle
+
+        unregister: Callable[[ModuleType], None] = cloudpickle.unregister_pickle_by_value
+        for module in _modules():
+            unregister(module)
+
+
+def _modules() -> tuple[ModuleType, ...]:
+    return executor_facts, sys.modules[__name__]
+
+
+KNOWN_FAILURES = (
+    (
+        r'Cannot run program "([^"]+)"',
+        "there is no {0} on them, which is the Python that PYSPARK_PYTHON names",
+    ),
+    (
+        r"worker has different version: (\S+) than that in driver: (\S+),",
+        "their Python is {0}, and the driver's is {1}",
+    ),
+    (r"No module named '?(pyspark|py4j)", "their Python does not find {0}, which the cluster's Spark brings"),
+)
+"""What Spark reports when a worker does not start, and what it means."""
+
+
+def failure_of(error: Exception) -> str:
+    """Return in a sentence why tasks failed, of an error that may be a page of Java."""
+    text = str(error)
+    for pattern, meaning in KNOWN_FAILURES:
+        if found := re.search(pattern, text, re.DOTALL):
+            return meaning.format(*found.groups())
+    return first_line(error)

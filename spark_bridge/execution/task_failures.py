@@ -1,0 +1,62 @@
+"""Rows that cannot be computed are a result of their task, so that the driver gets a sentence and not pages of Java.
+
+A row that does not fit is a failure at once. Where a user's function raises, another attempt may succeed, so that the error is
+raised and Spark runs the task again; the last attempt returns it. All other errors are raised: a store that fails, for example.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from evercurrent.core.data import errors
+from evercurrent.core.data.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why a task cannot be done, whatever is repeated: the error's sentence, where it is, and the traceback of what raised."""
+
+    sentence: str
+    where: str
+    trace: str
+
+    @staticmethod
+    def of(error: InputError, where: str) -> TaskFailure:
+        """Return the failure of a task by its error."""
+        return TaskFailure(str(error), where, user_trace(error))
+
+    @staticmethod
+    def at_last(error: InputError, where: str, attempts: int) -> TaskFailure:
+        """Return the failure of a task, unless a user's function has raised and Spark would run the task again.
+
+        Raises:
+            InputError: another attempt follows.
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        if error.__cause__ is not None and attempt < attempts - 1:
+            raise error
+        return TaskFailure.of(error, where)
+
+    def error(self) -> InputError:
+        """Return the error for the driver, with the traceback as a note."""
+        error = InputError(f"{self.sentence} ({self.where})")
+        if self.trace:
+            error.add_note(self.trace)
+        return error
+
+
+def user_trace(error: BaseException) -> str:
+    """Return the traceback of a user's function that an error was raised from, without lines of this package; or nothing."""
+    cause = error.__cause__
+    if cause is None or cause.__traceback__ is None:
+        return ""
+    package = str(Path(errors.__file__).parents[2])
+    frames = traceback.extract_tb(cause.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(package)]
+    lines = traceback.format_list(own) + traceback.format_exception_only(cause)
+    return "in the function:\n" + "".join(lines).rstrip()

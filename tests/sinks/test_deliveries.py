@@ -1,0 +1,171 @@
+"""Deliveries whose function closes the engine or waits for itself, whose process is forked, whose engine is forgotten."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.views.sinks.function_sink import FunctionSink
+
+QUICK = ec.Retry(first_seconds=0.02, most_seconds=0.1)
+
+
+def hits(**options: object) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine(**options)  # type: ignore[arg-type]
+    return engine, engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len("n"))
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_function_may_close_the_engine(tmp_path: Path) -> None:
+    engine, view = hits(checkpoint=tmp_path / "checkpoint")
+    closed = threading.Event()
+    view.foreach(lambda _: (engine.close(), closed.set()), name="closing")
+    engine.push("log", {"ip": ["a"]})
+    assert closed.wait(10)
+
+
+def test_a_function_that_waits_for_itself_is_refused() -> None:
+    engine, view = hits()
+    delivery = view.foreach(lambda _: delivery.join(), name="waiting")
+    engine.push("log", {"ip": ["a"]})
+    with pytest.raises(ec.SinkError, match=r"join\(\) in the sink's own function would wait for itself"):
+        delivery.join(10)
+
+
+def test_a_function_is_not_given_contents_on_top_of_what_it_has() -> None:
+    engine, view = hits(retain=ec.Retain(epochs=2))
+    deltas: list[pl.DataFrame] = []
+    failing = [False]
+
+    def take(delta: pl.DataFrame) -> None:
+        if failing[0]:
+            raise OSError("no net")
+        deltas.append(delta)
+
+    delivery = view.foreach(take, name="mine", retry=QUICK)
+    engine.push("log", {"ip": ["a"]})
+    assert delivery.join(10)
+    failing[0] = True
+    for _ in range(5):
+        engine.push("log", {"ip": ["a"]})
+    until(lambda: delivery.failures > 0)
+    failing[0] = False
+    with pytest.raises(ec.SinkError, match="has had the epochs up to 1, and the deltas since are no longer"):
+        delivery.join(10)
+    assert pl.concat(deltas).rows() == [("a", 1, 1, 1)]
+    assert view.foreach(take, name="another").join(10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning")
+def test_a_child_made_by_fork_leaves_the_sink_to_its_parent(tmp_path: Path) -> None:
+    engine, view = hits()
+    delivery = view.to_parquet(tmp_path / "feed")
+    engine.push("log", {"ip": ["a"]})
+    assert delivery.join(10)
+    child = os.fork()
+    if child == 0:
+        try:
+            engine.push("log", {"ip": ["b"]})
+            delivery.join(5)
+        except ec.SinkError as error:
+            os._exit(0 if "its parent writes the sink" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    engine.push("log", {"ip": ["c"]})
+    assert delivery.join(10)
+    delivery.close()
+
+
+def test_an_engine_that_nobody_uses_is_collected_and_its_threads_end(tmp_path: Path) -> None:
+    engine, view = hits(checkpoint=tmp_path / "checkpoint")
+    delivery = view.to_parquet(tmp_path / "feed")
+    engine.push("log", {"ip": ["a"]})
+    assert delivery.join(10)
+    thread, forgotten = delivery._thread, weakref.ref(engine)
+    del engine, view, delivery
+
+    def is_collected() -> bool:
+        gc.collect()
+        return forgotten() is None and not thread.is_alive()
+
+    until(is_collected)
+    again, _ = hits(checkpoint=tmp_path / "checkpoint")  # Its lock is free.
+    again.push("log", {"ip": ["a"]})
+    again.close()
+
+
+def test_an_engine_is_not_collected_before_its_sink_has_all(tmp_path: Path) -> None:
+    engine, view = hits()
+    taken: list[int] = []
+
+    def slow(delta: pl.DataFrame) -> None:
+        time.sleep(0.02)
+        taken.append(delta["_epoch"][0])
+
+    view.foreach(slow, name="slow")
+    for _ in range(10):
+        engine.push("log", {"ip": ["a"]})
+    del engine, view
+    gc.collect()
+    until(lambda: taken[-1:] == [10])
+
+
+def test_a_sink_that_cannot_be_closed_ends_nevertheless(monkeypatch, caplog) -> None:
+    def failing(_: FunctionSink) -> None:
+        raise OSError("no net")
+
+    monkeypatch.setattr(FunctionSink, "close", failing)
+    _, view = hits()
+    delivery = view.foreach(print, name="mine")
+    assert delivery.join(10)
+    delivery.close()
+    assert delivery.is_closed
+    assert "closing it failed: OSError: no net" in caplog.text
+    assert view.foreach(print, name="mine").join(10)
+
+
+def test_a_delivery_of_a_dropped_view_can_be_looked_at(tmp_path: Path) -> None:
+    engine, view = hits()
+    delivery = view.to_parquet(tmp_path / "feed")
+    engine.push("log", {"ip": ["a"]})
+    assert delivery.join(10)
+    delivery.close()
+    engine.drop_view("hits")
+    assert "at epoch 1, 0 behind, closed" in repr(delivery)
+    assert delivery.lag == 0
+
+
+def test_what_is_no_retry_is_refused_and_leaves_the_name_free(tmp_path: Path) -> None:
+    _, view = hits()
+    with pytest.raises(ec.PlanError, match=r"retry=3; give ec\.Retry"):
+        view.to_parquet(tmp_path / "feed", retry=3)  # type: ignore[arg-type]
+    assert view.to_parquet(tmp_path / "feed").join(10)
+
+
+def test_engine_close_waits_once_for_all_sinks_that_hang(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("evercurrent.views.engine.engine.DRAIN_SECONDS", 0.5)
+    engine, view = hits(checkpoint=tmp_path / "checkpoint")
+    released = threading.Event()
+    for number in range(4):
+        view.foreach(lambda _: released.wait(), name=f"hanging {number}")
+    engine.push("log", {"ip": ["a"]})
+    begin = time.monotonic()
+    engine.close()
+    released.set()
+    assert time.monotonic() - begin < 6

@@ -1,0 +1,125 @@
+"""The faults of executors are named with their hosts and the remedy, by the facts that tasks gather. Needs no Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from evercurrent.spark_bridge.execution import executor_facts
+from evercurrent.spark_bridge.execution.executor_facts import checksum_of_code, gathered
+from evercurrent.spark_bridge.execution.executor_faults import sentence_of
+from evercurrent.spark_bridge.execution.executor_jobs import failure_of
+from evercurrent.spark_bridge.execution.preflight import own_facts
+from evercurrent.views.store import store_at
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> dict[str, Any]:
+    """The facts of an executor that is as the driver."""
+    store_at(str(tmp_path)).put("probes/token", [b"token"])
+    return {**gathered(str(tmp_path), "token", 1, 0.0), "ahead": 0.0, "host": "red", "memory": 1 << 34}
+
+
+def changed(facts: dict[str, Any], name: str, **other: str) -> dict[str, Any]:
+    """The same facts with other ones of a library."""
+    libraries = {**facts["libraries"], name: {**facts["libraries"][name], **other}}
+    return {**facts, "libraries": libraries}
+
+
+def test_an_executor_that_is_as_the_driver_has_no_fault(facts: dict[str, Any], tmp_path: Path) -> None:
+    assert sentence_of(own_facts(), [facts, facts], 0) is None
+    assert facts["store"] == ""
+    assert [file.name[:13] for file in store_at(str(tmp_path)).list("probes/token-")] == ["probes/token-"]
+
+
+def test_libraries_that_are_missing_are_named_together(facts: dict[str, Any]) -> None:
+    bare = facts
+    for name in ("evercurrent", "polars"):
+        bare = changed(bare, name, error=f"ModuleNotFoundError: No module named '{name}'")
+    sentence = sentence_of(own_facts(), [facts, {**bare, "python": "/usr/bin/python3"}], 0)
+    assert sentence is not None
+    python = f"/usr/bin/python3, Python {facts['python_version']}"
+    assert (
+        f"'evercurrent', 'polars' are not installed in {python} (1 of 2 executors, on red): ship" in sentence
+    )
+    assert "PYSPARK_PYTHON=./environment/bin/python" in sentence
+
+
+def test_this_package_without_a_library_is_not_named_twice(facts: dict[str, Any]) -> None:
+    missing = "ModuleNotFoundError: No module named 'polars'"
+    bare = changed(changed(facts, "polars", error=missing), "evercurrent", error=missing)
+    sentence = sentence_of(own_facts(), [bare], 0)
+    assert sentence is not None
+    assert sentence.count("polars") == 1
+    broken = changed(facts, "polars", error="ImportError: libssl.so: cannot open shared object file")
+    assert "polars cannot be imported" in str(sentence_of(own_facts(), [broken], 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "sentence"),
+    [
+        (
+            "polars",
+            {"version": "1.0.0", "folder": "/x"},
+            "polars in /x is version 1.0.0, and the driver's is",
+        ),
+        (
+            "pyarrow",
+            {"version": "1.0.0", "folder": "/x"},
+            "pyarrow in /x is version 1.0.0, and the driver's is",
+        ),
+        (
+            "evercurrent",
+            {"code": "0", "folder": "/x"},
+            "evercurrent in /x is other code than the driver's in ",
+        ),
+    ],
+)
+def test_other_versions_and_other_code(
+    name: str, other: dict[str, str], sentence: str, facts: dict[str, Any]
+) -> None:
+    assert sentence in str(sentence_of(own_facts(), [changed(facts, name, **other)], 0))
+
+
+def test_a_smaller_version_of_arrow_is_no_fault(facts: dict[str, Any]) -> None:
+    major = facts["libraries"]["pyarrow"]["version"].partition(".")[0]
+    assert sentence_of(own_facts(), [changed(facts, "pyarrow", version=f"{major}.99")], 0) is None
+
+
+def test_clock_memory_and_python(facts: dict[str, Any]) -> None:
+    slow = {**facts, "ahead": -90.0, "memory": 1 << 28, "python_version": "3.1.4", "host": "blue"}
+    sentence = str(sentence_of(own_facts(), [facts, slow], 1 << 30))
+    assert "the clock is 90 s behind the driver's (1 of 2 executors, on blue): synchronise" in sentence
+    assert "256 MiB of memory are left for a Python worker, which needs 2304 MiB" in sentence
+    assert f"Python 3.1.4, and the driver's is {own_facts()['python_version']}" in sentence
+
+
+def test_the_facts_are_gathered_where_this_package_is_missing() -> None:
+    """By a Python that finds nothing but its own library."""
+    source = Path(executor_facts.__file__).read_text()
+    program = f"{source}\nprint(gathered('', '', 0, 0.0)['libraries']['evercurrent'])"
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "No module named 'evercurrent'" in done.stdout
+
+
+def test_the_checksum_is_of_names_and_code(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1")
+    first = checksum_of_code(str(tmp_path))
+    (tmp_path / "a.py").rename(tmp_path / "b.py")
+    assert len({first, checksum_of_code(str(tmp_path)), checksum_of_code(str(tmp_path / "none"))}) == 3
+
+
+def test_failures_to_start_a_worker_in_a_sentence() -> None:
+    page = 'Job aborted\n\tat java\njava.io.IOException: Cannot run program "/x/python": error=2\n\tat java'
+    assert failure_of(RuntimeError(page)).startswith("there is no /x/python on them")
+    other = "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot"
+    assert failure_of(RuntimeError(other)) == "their Python is 3.9, and the driver's is 3.11"
+    assert failure_of(RuntimeError("something else\n\tat java")) == "something else"

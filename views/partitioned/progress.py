@@ -1,0 +1,122 @@
+"""The measures of an epoch over buckets: what came in and went out, what each stage took and where it ran, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from evercurrent.core.circuit.circuit import NodeId
+
+from ..checkpoint import Commit, StateRecord
+from ..inspection.questions import shown_watermark
+from .bucket_evaluator import BucketResult
+from .stage_progress import StageProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ViewProgress:
+    """The rows that came to the operator that keeps a view, and the rows of the view's delta, +1 and -1 alike."""
+
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochProgress:
+    """The measures of one epoch of a query.
+
+    ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
+    last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
+    how far the event time of each source is complete, as those of an engine.
+    """
+
+    epoch: int
+    batch: int | None
+    rows: int
+    bytes: int
+    seconds: float
+    commit_seconds: float
+    stages: tuple[StageProgress, ...]
+    views: Mapping[str, ViewProgress]
+    state_rows: int
+    state_bytes: int
+    files: int
+    watermarks: Mapping[str, datetime | int | None]
+
+    @property
+    def slowest(self) -> StageProgress | None:
+        """Return the stage with the slowest bucket; None if no stage with buckets ran."""
+        return max(
+            (one for one in self.stages if one.stage and one.slowest_bucket is not None),
+            key=lambda one: one.slowest_seconds,
+            default=None,
+        )
+
+    def __str__(self) -> str:
+        """Return a line for a log."""
+        stages = ", ".join(
+            f"stage {one.stage} {one.rows:,} rows in {one.tasks} tasks {'here' if one.ran_in == 'driver' else 'in executors'} "
+            f"{one.seconds:.3f} s"
+            for one in self.stages
+            if one.tasks
+        )
+        views = ", ".join(f"{name} {one.rows_in:,} -> {one.rows_out:,}" for name, one in self.views.items())
+        slow = self.slowest
+        slowest = (
+            f"; slowest bucket {slow.slowest_bucket} of stage {slow.stage}: {slow.slowest_rows:,} rows, {slow.slowest_seconds:.3f} s"
+            if slow
+            else ""
+        )
+        return (
+            f"epoch {self.epoch}: {self.rows:,} rows, {self.bytes:,} bytes, {self.seconds:.3f} s ({stages or 'no stage'}; "
+            f"commit {self.commit_seconds:.3f} s); views {views or 'unchanged'}; state {self.state_rows:,} rows, "
+            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields as plain values, for dashboards."""
+        return asdict(self)
+
+
+def progress_of(
+    last: Commit,
+    evaluated: BucketResult,
+    nodes: Mapping[str, NodeId],
+    seconds: float,
+    watermarks: Mapping[str, int],
+) -> EpochProgress:
+    """Return the measures of an epoch that was evaluated and committed; ``nodes`` are those whose deltas views are."""
+    rows, size, files = sizes_of(last.states)
+    views = {}
+    for view, node in nodes.items():
+        rows_in = [came for measured, (_, came, _) in evaluated.measured if measured == node]
+        if rows_in:
+            views[view] = ViewProgress(
+                sum(rows_in), sum(part.rows for part in evaluated.deltas.get(view, ()))
+            )
+    return EpochProgress(
+        epoch=last.epoch,
+        batch=last.facts.get("spark", {}).get("batch"),
+        rows=evaluated.arrived,
+        bytes=evaluated.arrived_bytes,
+        seconds=seconds,
+        commit_seconds=max(0.0, seconds - sum(stage.seconds for stage in evaluated.stages)),
+        stages=tuple(evaluated.stages),
+        views=views,
+        state_rows=rows,
+        state_bytes=size,
+        files=files,
+        watermarks={name: shown_watermark(instant) for name, instant in watermarks.items()},
+    )
+
+
+def sizes_of(states: Mapping[str, StateRecord]) -> tuple[int, int, int]:
+    """Return the rows and bytes of states, and the number of files that hold them. Cost: the pieces of all states."""
+    pieces = [piece for record in states.values() for piece in record.pieces]
+    return (
+        sum(piece.rows for piece in pieces),
+        sum(piece.size for piece in pieces),
+        len({piece.file for piece in pieces}),
+    )
