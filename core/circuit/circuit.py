@@ -289,8 +289,10 @@ class Circuit:
                 if node.inputs:
                     deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
                 else:
-                    arrived_rows = arrived.get(node.name) or Delta.empty(node.operator.schema)
-                    deltas[place] = node.operator.step(now, arrived_rows)
+                    rows = arrived.get(node.name)
+                    if rows is None or not rows.height:
+                        rows = Delta.empty(node.operator.schema)
+                    deltas[place] = node.operator.step(now, rows)
                 evaluated.seconds[place] = time.perf_counter() - begun
         self._active_before = active
         return evaluated

@@ -102,10 +102,10 @@ def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
     """Return each 64-bit integer times its diff: in one limb where it has 32 bits, in two where it has more."""
-    lowest = 0 if unsigned else -(2**31)
+    lowest, name = 0 if unsigned else -(2**31), limb_name(prefix, 0)
     least, greatest = least_and_greatest(values) if len(values) else (0, 0)
     if lowest <= least and greatest < 2**31:
-        return {limb_name(prefix, 0): values if is_ones(diffs) else values * diffs}
+        return {name: values if is_ones(diffs) else values * diffs}
     small = (values >= lowest) & (values < 2**31)
     upper = (values.view(np.uint64) >> np.uint64(BITS)).view(np.int64) if unsigned else values >> BITS
     parts = (np.where(small, values, values & MASK), np.where(small, 0, upper))

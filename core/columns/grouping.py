@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +69,10 @@ class Segments:
         ends: Ints = running[np.append(self.starts[1:], len(values)) - 1]
         ends[1:] -= ends[:-1].copy()
         return ends
+
+    def sums_of(self, columns: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Return the ``sums`` of each of these columns."""
+        return {name: self.sums(column) for name, column in columns.items()}
 
     def greatest(self, values: Ints) -> Ints:
         """Return the greatest value of each segment."""
@@ -168,7 +172,7 @@ def boundaries(keys: Keys) -> Index:
 
 def differing(keys: Keys) -> Mask:
     """Return where a key differs from the one before it; true for the first."""
-    differs = np.empty(len(keys), np.bool_)
+    differs = np.empty(len(keys.first), np.bool_)
     differs[:1] = True
     np.not_equal(keys.first[1:], keys.first[:-1], out=differs[1:])
     if keys.second is not None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn, Whole, series_of
 from .schema import DIFF, empty_frame, with_diff
 
 
@@ -105,6 +105,10 @@ class Delta:
             renamed.append(column if name == copied else column.alias(name))
         return renamed
 
+    def copied(self, copies: Mapping[str, str], *, is_consolidated: bool) -> Delta:
+        """Return the same entries with the columns that these name, under their new names, and no others."""
+        return Delta.of_columns(self.renamed(copies), self.diffs, is_consolidated=is_consolidated)
+
     def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
         """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
         columns = self._columns
@@ -115,7 +119,7 @@ class Delta:
 
     def where(self, mask: Mask) -> Delta:
         """Return the entries where the mask is true."""
-        if len(self) > MANY_ROWS:
+        if self.height > MANY_ROWS:
             return Delta(keep(self.frame, mask), self.is_consolidated)
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
@@ -124,7 +128,10 @@ class Delta:
         columns, diffs = self._columns, self.diffs[index]
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
-        columns_at = [at(column, index) for column in columns.values()]
+        columns_at: list[AnyColumn] = [
+            Whole(name, column.values[index]) if isinstance(column, Whole) else at(column, index)
+            for name, column in columns.items()
+        ]
         return Delta.of_columns(columns_at, diffs, is_consolidated=self.is_consolidated)
 
     @property
@@ -157,7 +164,7 @@ class Delta:
     def words(self) -> Keys:
         """Return the words of the rows. Cost: two hashes of the entries, the first time."""
         if self._words is None:
-            self._words = key_words(self.rows.get_columns(), len(self))
+            self._words = key_words(self.rows.get_columns(), self.height)
         return self._words
 
     @property
@@ -173,6 +180,11 @@ class Delta:
         same._groups = same._words = None
         same._words_by, same.is_consolidated = {}, self.is_consolidated
         return same
+
+    def without_cancelled(self) -> Delta | None:
+        """Return the change ``bare``; consolidated if all of its rows may cancel, and None if they do."""
+        remaining = self.consolidate() if self.diffs.sum() == 0 else self
+        return remaining.bare() if remaining.height else None
 
     def as_consolidated(self) -> Delta:
         """Return the same entries, each of which is known to be another row, with a diff that is not zero."""

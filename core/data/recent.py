@@ -40,21 +40,22 @@ class Stretch(Generic[Item]):
 class Recent(Generic[Item]):
     """Items that are added at the end and dropped at the front.
 
-    They are in a list in which no item moves, so ``now`` copies nothing and its result never changes. A new list is begun
-    when much of the old one was dropped, so each item is moved a bounded number of times.
+    ``present`` are the present items. They are in a list in which no item moves, so nothing is copied, and what was
+    present once never changes. A new list is begun when much of the old one was dropped, so each item is moved a bounded
+    number of times.
     """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = list(items)
         self._start = 0
+        self.present = Stretch(self._items, 0, len(self._items))
 
-    def now(self) -> Stretch[Item]:
-        """Return the present items."""
-        return Stretch(self._items, self._start, len(self._items))
-
-    def append(self, item: Item) -> None:
-        """Add an item at the end."""
+    def append(self, item: Item) -> int:
+        """Add an item at the end, and return how many there are."""
         self._items.append(item)
+        stop = len(self._items)
+        self.present = Stretch(self._items, self._start, stop)
+        return stop - self._start
 
     def popleft(self) -> Item:
         """Drop the oldest item."""
@@ -62,11 +63,13 @@ class Recent(Generic[Item]):
         self._start += 1
         if self._start * SPENT_SHARE > len(self._items):
             self._items, self._start = self._items[self._start :], 0
+        self.present = Stretch(self._items, self._start, len(self._items))
         return item
 
     def clear(self) -> None:
         """Drop all items."""
         self._items, self._start = [], 0
+        self.present = Stretch(self._items, 0, 0)
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -74,8 +77,8 @@ class Recent(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         """Iterate over the items, the oldest first."""
-        return iter(self.now())
+        return iter(self.present)
 
     def __getitem__(self, place: int) -> Item:
         """See ``Stretch``."""
-        return self.now()[place]
+        return self.present[place]

@@ -45,7 +45,8 @@ def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
     """Give a class or a function its tag, ``"place:name"``: its place and its name when it was first persisted.
 
     The tag stays the same when the class or function moves. Objects of a class, and nodes of a circuit, are persisted by
-    the name; the class itself or a function, to which users' functions may refer, also by the place. ``@tagged`` is
+    the name; the class itself or a function, to which users' functions may refer, also by the place. A method goes by the
+    tag of its class, unless it has one, as it has moved to another class. ``@tagged`` is
     written above ``@dataclass``, since the finished class has to be tagged.
     """
     place, _, name = text.partition(":")
@@ -61,6 +62,12 @@ def tagged(text: str, *, version: int = 1) -> Callable[[Thing], Thing]:
 def all_tagged() -> list[tuple[Any, Tag]]:
     """Return every tagged class and function of the imported modules."""
     return list(_tags.values())
+
+
+def own_tag(thing: object) -> Tag | None:
+    """Return the tag that is written above a class, a function or a method; None if there is none."""
+    entry = _tags.get(id(thing))
+    return None if entry is None else entry[1]
 
 
 def tag_of(thing: object) -> Tag | None:

@@ -15,7 +15,7 @@ from ..columns.comparisons import differ
 from ..columns.grouping import Groups
 from ..columns.kernels import Index, Ints, Keys, Mask, at, gather, key_words, stack
 from ..columns.row_values import twice
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows, all_rows, first_rows, rows_change
@@ -73,10 +73,10 @@ class Change:
 
     def unchanged(self, columns: Sequence[AnyColumn]) -> Mask | None:
         """Return which rows exist before and after, equal in these columns; None if none do."""
-        if 2 * self.count_before == len(self.groups) == 2 * len(self.keys):
+        if 2 * self.count_before == len(self.groups) == 2 * len(self.keys.first):
             before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
         else:
-            place = np.full(len(self.keys), -1)
+            place = np.full(len(self.keys.first), -1)
             place[self.groups[: self.count_before]] = np.arange(self.count_before)
             before = place[self.groups[self.count_before :]]
             after = np.flatnonzero(before >= 0)
@@ -84,7 +84,11 @@ class Change:
         for column in columns:
             if not len(after):
                 return None
-            equal = (~differ(at(column, before), at(column, after))).nonzero()[0]
+            if isinstance(column, Whole):
+                is_equal = column.values[before] == column.values[after]
+            else:
+                is_equal = ~differ(at(column, before), at(column, after))
+            equal = is_equal.nonzero()[0]
             before, after = before[equal], after[equal]
         if not len(after):
             return None

@@ -27,6 +27,7 @@ from ..columns.whole_columns import AnyColumn, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
+from ..data.repeated import RepeatedDelta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding, Lookup
@@ -41,7 +42,7 @@ from .aggregate_states import AggregateState, Change, ReadAggregateState, Retrac
 from .aggregates import Aggregate
 from .group_spec import GroupSpec as GroupSpec
 from .head_states import HeadState
-from .partial_aggregates import ENTRIES, SUM, added_up, is_added_up, sums_in
+from .partial_aggregates import ADDED_UP, ENTRIES, added_up, sums_in
 from .user_states import StateUnreadableError
 from .window_sums import sums_of_windows
 
@@ -96,7 +97,7 @@ class GroupBy(Operator):
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
         inputs = {name for aggregate in spec.aggregates for name in aggregate.columns_read}
-        self.may_combine = not self.inverted and SUM + ENTRIES not in inputs.union(spec.keys)
+        self.may_combine = not self.inverted and ADDED_UP not in inputs.union(spec.keys)
         self._heads = [part for part in parts if isinstance(part, HeadState)]
         self._read = inputs.union(*(head.order.needs for head in self._heads))
         self._additive = [each for one in spec.aggregates if (each := one.additive) is not None]
@@ -107,7 +108,7 @@ class GroupBy(Operator):
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
         finishing = [column.expr.alias(column.name) for column in spec.finished]
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
-        self._is_plain = self._keyed.is_plain
+        self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.reads = (
@@ -189,12 +190,12 @@ class GroupBy(Operator):
         if not sum([delta.height for delta in deltas]):
             self._stage(empty_run(self.spine.layout))
             return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
-        if len(deltas) == 1:
+        if len(deltas) == 1 and isinstance(deltas[0], RepeatedDelta):
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
         before, after = self._before_and_after(groups, deltas[0], added)
-        size = len(groups)
+        size = len(groups.keys.first)
         require_room(self._spec.where, after, self._modulo)
         self._stage(run_of_groups(groups, names, added))
         self._stage_inverted(deltas[0], after)
@@ -216,9 +217,10 @@ class GroupBy(Operator):
         """
         if not self.may_combine:
             return None
-        summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
-        if summed is not delta:
-            return summed
+        if isinstance(delta, RepeatedDelta):
+            summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
+            if summed is not delta:
+                return summed
         sums, groups = self._contributions(delta), self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
@@ -235,9 +237,8 @@ class GroupBy(Operator):
         exists = self._exists(sums, len(keys))
         exists = exists if even is None else exists | even
         change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
-        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
         names = self._key_columns(keys.take(change.groups), self.spine)
-        rows = [*map(series_of, self._finished(names, values, len(change)))]
+        rows = [*map(series_of, self._finished(names, self._changed(change), len(change)))]
         if self._discarding:
             has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
             for column in map(series_of, rows[len(names) :]):
@@ -284,18 +285,18 @@ class GroupBy(Operator):
         rows = [self._contributions(deltas[0])]
         if len(deltas) == 1:
             groups = self._groups(deltas[0])
-            return groups, {name: groups.sums(column) for name, column in rows[0].items()}
+            return groups, groups.sums_of(rows[0])
         counted = [part.column for part in self._parts if part.counts_input]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
         groups = group(Keys.concat([self._keyed.words_of(delta) for delta in deltas]))
         columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
-        return groups, {name: groups.sums(column) for name, column in columns.items()}
+        return groups, groups.sums_of(columns)
 
     def _contributions(self, delta: Delta) -> dict[str, Ints]:
         """Return the additions of each row to the additive columns of its group."""
         diffs = delta.diffs
-        if self.may_combine and is_added_up(delta):
+        if self.may_combine and ADDED_UP in delta.names:
             rows = sums_in(delta.frame)
             self._require_few(rows.pop(ENTRIES))
             return rows
@@ -310,7 +311,7 @@ class GroupBy(Operator):
     def _groups(self, delta: Delta) -> Groups:
         if self._one_word and self._is_plain:
             return group_column(delta.column(next(iter(self._spec.keys))))
-        return group(self._keyed.words_of(delta))
+        return group(delta.words_by(self._keyed.names, self._routed))
 
     def _require_few(self, diffs: Ints) -> None:
         if len(diffs) >= MOST_ROWS or (
@@ -351,8 +352,8 @@ class GroupBy(Operator):
         """Return the key columns of the touched groups, where they cannot be computed from the key words."""
         if self._one_word or not self._spec.keys:
             return NO_NAMES
-        named = [frame_of([series_of(delta.column(name)) for name in self._spec.keys]) for delta in deltas]
         first = groups.first_entries
+        named = [frame_of([series_of(delta.column(name)) for name in self._spec.keys]) for delta in deltas]
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
     def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
@@ -397,7 +398,7 @@ class GroupBy(Operator):
         finished = self._spec.finished
         if self._finished_by_copy:
             by_name = {column.name: column for column in values}
-            return [*names, *(by_name[column.copies or ""].alias(column.name) for column in finished)]
+            return [*names, *[by_name[column.copies or ""].alias(column.name) for column in finished]]
         # A column of this height makes literals as long as the other columns.
         rows = pl.Series(DIFF, np.zeros(height, np.int64))
         frame = frame_of([rows, *map(series_of, names), *map(series_of, values)])
@@ -410,13 +411,13 @@ class GroupBy(Operator):
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
         """Return minus the rows before, plus the rows after, where they exist and differ."""
         if self._one_word:
-            keys: Sequence[AnyColumn] = [self._key_column(change.keys.take(change.groups))]
+            ((name, dtype),) = self._spec.keys.items()
+            keys: Sequence[AnyColumn] = [column_of_words(change.keys.take(change.groups), name, dtype)]
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
-        values = [self._changed(part, aggregate, change) for part, aggregate in self._aggregates]
-        columns = self._finished(keys, values, len(change))
-        rows = Delta.of_columns(columns, change.signs, is_consolidated=True)
-        same = change.unchanged(columns[len(keys) :])
+        columns = self._finished(keys, self._changed(change), len(change.groups))
+        signs, same = change.signs, change.unchanged(columns[len(keys) :])
+        rows = Delta.of_columns(columns, signs, is_consolidated=True)
         return rows if same is None else rows.take(np.flatnonzero(~same))
 
     def _current(self, part: AggregateState, aggregate: Aggregate, run: Run) -> pl.Series:
@@ -425,11 +426,15 @@ class GroupBy(Operator):
         except StateUnreadableError as error:
             raise self._spec.error_of(aggregate, error) from error
 
-    def _changed(self, part: AggregateState, aggregate: Aggregate, change: Change) -> AnyColumn:
-        try:
-            return part.change(change)
-        except (Exception, pl.exceptions.PanicException) as error:
-            raise self._spec.error_of(aggregate, error) from error
+    def _changed(self, change: Change) -> list[AnyColumn]:
+        """Return the aggregates of each row of the change."""
+        values = []
+        for part, aggregate in self._aggregates:
+            try:
+                values.append(part.change(change))
+            except (Exception, pl.exceptions.PanicException) as error:
+                raise self._spec.error_of(aggregate, error) from error
+        return values
 
     def _first_row(self, parts: Sequence[AggregateState]) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""

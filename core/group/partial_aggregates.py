@@ -20,6 +20,10 @@ ENTRIES = "entries"
 """The column of how many rows were added up, retractions counted like additions."""
 
 
+ADDED_UP = SUM + ENTRIES
+"""A column of rows of the form of ``added_up``, which may be several such frames concatenated, and of no others."""
+
+
 def added_up(
     frame: pl.DataFrame, keys: Sequence[str], groups: Groups, sums: Sums, others: Sequence[pl.Series] = ()
 ) -> Delta:
@@ -34,11 +38,6 @@ def added_up(
             [*named, *(pl.Series(SUM + name, column) for name, column in additions.items()), *others, ones]
         )
     )
-
-
-def is_added_up(delta: Delta) -> bool:
-    """Return whether these rows are of the form of ``added_up``; they may be several such frames concatenated."""
-    return SUM + ENTRIES in delta.names
 
 
 def sums_in(frame: pl.DataFrame) -> dict[str, Ints]:

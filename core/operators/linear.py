@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -34,7 +34,8 @@ class Linear(Operator):
         f(A + B) = f(A) + f(B)
 
     ``function`` takes the frame of the delta, ``_diff`` included, and may drop and multiply rows; or the delta is given to
-    ``columns``, which returns the columns of the result, one value for each row, or to ``rows``, which returns which rows stay. ``keeps_rows_apart``: different rows stay
+    ``columns``, which returns the columns of the result, one value for each row, or to ``rows``, which returns which rows stay. ``copies``
+    are the columns of the result by the columns that they copy, if ``columns`` does nothing else. ``keeps_rows_apart``: different rows stay
     different, so a consolidated delta stays consolidated. ``untouched`` are columns of the input that ``columns`` returns as
     they are and computes nothing from. Raises ``InputError`` with ``where`` when the function fails on a
     value.
@@ -48,6 +49,7 @@ class Linear(Operator):
         *,
         keeps_rows_apart: bool,
         columns: ColumnFunction | None = None,
+        copies: Mapping[str, str] | None = None,
         rows: MaskFunction | None = None,
         untouched: Collection[str] = (),
     ) -> None:
@@ -56,6 +58,7 @@ class Linear(Operator):
         self._where = where
         self._function = function
         self._columns = columns
+        self._copies = copies
         self._rows = rows
         self._keeps_rows_apart = keeps_rows_apart
         self._untouched = frozenset(untouched)
@@ -70,6 +73,8 @@ class Linear(Operator):
         if isinstance(delta, RepeatedDelta) and self._untouched.issuperset(delta.repeats.columns):
             return delta.mapped(lambda once: self.step(now, once))
         stays_consolidated = delta.is_consolidated and self._keeps_rows_apart
+        if self._copies is not None:
+            return delta.copied(self._copies, is_consolidated=stays_consolidated)
         try:
             if self._columns is not None:
                 columns = map(_of_type, self._columns(delta), self._dtypes)

@@ -50,13 +50,14 @@ def due_from(sizes: Sequence[int], most: int | None) -> int | None:
         first -= 1
     if start - first + 1 >= FAN:
         start = first
-    start = _within_bounds(sizes, start, most)
+    if most is not None:
+        start = _within_bounds(sizes, start, most)
     return start if start < len(sizes) - 1 else None
 
 
-def _within_bounds(sizes: Sequence[int], start: int, most: int | None) -> int:
+def _within_bounds(sizes: Sequence[int], start: int, most: int) -> int:
     """Return the first place, not before ``start``, from which all runs to the last may be merged."""
     place, entries = len(sizes) - 1, sizes[-1]
-    while most is not None and place > start and entries + sizes[place - 1] <= most:
+    while place > start and entries + sizes[place - 1] <= most:
         place, entries = place - 1, entries + sizes[place - 1]
-    return start if most is None else place
+    return place

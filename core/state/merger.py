@@ -45,15 +45,16 @@ class Merger:
 
     def piled_gradually(self, runs: Runs, merging: Merging, added: int) -> tuple[Runs, Merging]:
         """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
-        behind = end_of(merging, runs)
+        behind = end_of(merging, runs) if merging else 0
         while (start := self._due(runs[behind:])) is not None:
             due = runs[behind + start :]
-            if sum(map(len, due)) > max(GRADUAL_FROM, AT_ONCE * added) and self.most is None:
+            if sum([run.size for run in due]) > max(GRADUAL_FROM, AT_ONCE * added) and self.most is None:
                 merging = (*merging, GradualMerge.of(due))
                 break
             runs = (*runs[: behind + start], *filter(len, [self.merged(due)]))
-        runs, merging, moved = advanced(self.layout, runs, merging, added, self._due)
-        self.count(moved)
+        if merging:
+            runs, merging, moved = advanced(self.layout, runs, merging, added, self._due)
+            self.count(moved)
         return runs, merging
 
     def tidied(self, version: Version, sorted_waiting: Callable[[Waiting], Run]) -> Version:
@@ -64,7 +65,7 @@ class Merger:
         other merges are merged when they have doubled.
         """
         runs, waiting = version.parts
-        entries = sum(map(len, runs)) + rows_in(waiting)
+        entries = sum([run.size for run in runs]) + (rows_in(waiting) if waiting else 0)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most or entries)
         attempts = attempts and entries >= version.attempt_from
         if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
@@ -75,4 +76,4 @@ class Merger:
         return version.with_parts(whole, (), attempt_from=attempt_from, wasted=0, merging=())
 
     def _due(self, runs: Runs) -> int | None:
-        return due_from([*map(len, runs)], self.most)
+        return due_from([run.size for run in runs], self.most)

@@ -14,7 +14,7 @@ import polars as pl
 
 from ..columns.directory import FROM, Deferred, Directory
 from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
+from ..columns.kernels import FEW_VALUES, Index, Ints, Keys, Words, frame_of, gather, key_words, stack
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
@@ -66,10 +66,15 @@ class Run:
     sums: Mapping[str, Ints]
     rows: Keys | None = None
     directory: Directory | Deferred | None = None
+    size: int = field(init=False, repr=False)
+    """The number of entries."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", len(self.keys.first))
 
     def __len__(self) -> int:
         """Return the number of entries."""
-        return len(self.keys.first)
+        return self.size
 
     @property
     def nbytes(self) -> int:
@@ -297,7 +302,9 @@ def run_of_entries(
     if rows is not None:
         # Many runs of rows are read once, from end to end.
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
-    return Run(keys, payload, totals, rows, directory or Directory.of(keys.first))
+    if directory is None and len(keys.first) >= FROM:
+        directory = Directory.of(keys.first)
+    return Run(keys, payload, totals, rows, directory)
 
 
 def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
@@ -351,3 +358,29 @@ def run_of_distinct_rows(layout: Layout, frame: pl.DataFrame) -> Run:
     return run_of_groups(
         groups, gather(rows, groups.first_entries), {DIFF: groups.sums(frame.get_column(DIFF).to_numpy())}
     )
+
+
+def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
+    """Return the additive columns of these ascending, distinct keys, zero where there is no entry, and how many entries are read."""
+    totals: dict[str, Ints] = {}
+    read = 0
+    for run in runs:
+        if not run.size:
+            continue
+        hit, position = run.match(keys)
+        read += len(hit)
+        for name, column in run.sums.items() if len(hit) else ():
+            if len(hit) == len(keys.first):
+                totals[name] = totals[name] + column[position] if name in totals else column[position]
+                continue
+            if name not in totals:
+                totals[name] = np.zeros(len(keys.first), np.int64)
+            totals[name][hit] += column[position]
+    return totals, read
+
+
+def add_totals(totals: dict[str, int], run: Run) -> None:
+    """Add the sums of all entries of a run to totals, which are modulo 2^64."""
+    for name, column in run.sums.items():
+        added = sum(column.tolist()) if run.size <= FEW_VALUES else int(column.sum())
+        totals[name] = (totals.get(name, 0) + added) % 2**64

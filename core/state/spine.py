@@ -28,10 +28,19 @@ from .merger import Merger
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
+from .run import (
+    Layout,
+    Run,
+    add_totals,
+    empty_run,
+    make_run,
+    merge,
+    run_of_distinct_rows,
+    run_of_rows,
+    totals_in,
+)
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
-from .totals import add_totals, totals_in
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
@@ -89,7 +98,8 @@ class Spine:
         self.route = route
         self._keys = keys
         self._nothing = empty_run(layout)
-        self._committed = Version([NO_PARTS])
+        self.version = Version(NO_PARTS)
+        """The last commit."""
         self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
         self._merges_seen = 0
@@ -106,15 +116,10 @@ class Spine:
         self.touched = 0
         self._wasted = 0
 
-    @property
-    def version(self) -> Version:
-        """Return the last commit."""
-        return self._committed
-
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
-        own._committed, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
+        own.version, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
         own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
         own.touched = own._wasted = 0
         return own
@@ -122,7 +127,7 @@ class Spine:
     @property
     def runs(self) -> tuple[Run, ...]:
         """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
-        runs, waiting = self._committed.parts
+        runs, waiting = self.version.parts
         if not waiting or self._settled is not None:
             return runs if self._settled is None else self._settled
         runs, waiting = self._parts()
@@ -155,7 +160,7 @@ class Spine:
         as readers in this epoch still see the entries that are purged at its end.
         """
         assert self._staged is None, "staged twice in one epoch"
-        added = tuple(part for part in (run, gone) if part is not None and len(part))
+        added = tuple([part for part in (run, gone) if part is not None and part.size])
         if added:
             self._staged, self._added, self._delta = self._with(added), added, run
 
@@ -216,9 +221,9 @@ class Spine:
         added = len(self.delta) if change is None else change.height
         if self._keys is None or (change is None and not waiting) or rows_in(waiting) > LOOKS * added:
             return self
-        near, of_keys = self.at(self._committed), partial(run_of_keys, self.layout, self._keys, keys=keys)
+        near, of_keys = self.at(self.version), partial(run_of_keys, self.layout, self._keys, keys=keys)
         there = of_keys([(chunk.frame, chunk.words_by(self._keys)) for chunk in waiting])
-        near._committed = Version([((*runs, *filter(len, [there])), ())])
+        near.version = Version(((*runs, *filter(len, [there])), ()))
         near._delta = self.delta if change is None else of_keys([(change, self._keys.words(change))])
         self.touched += rows_in(waiting) + added
         return near
@@ -258,13 +263,13 @@ class Spine:
     def commit(self) -> None:
         """Make what was staged the state."""
         if self._staged is None and self._settled is not None:
-            self._committed.settle(self._settled)
+            self.version.settle(self._settled)
         if self._staged is not None:
-            self._committed = self._staged
+            self.version = self._staged
             # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
             del self._merges[: self._merges_seen]
         if self._wasted:
-            self._committed = replace(self._committed, wasted=self._committed.wasted + self._wasted)
+            self.version = replace(self.version, wasted=self.version.wasted + self._wasted)
         self.discard()
 
     def discard(self) -> None:
@@ -277,18 +282,18 @@ class Spine:
     @property
     def entries(self) -> int:
         """Return how many entries are kept, those that cancel between parts counted twice, and equal ones in several parts."""
-        runs, waiting = self._committed.parts
+        runs, waiting = self.version.parts
         return sum(map(len, runs)) + rows_in(waiting)
 
     @property
     def nbytes(self) -> int:
         """Return bytes held in columns."""
-        runs, waiting = self._committed.parts
+        runs, waiting = self.version.parts
         return sum(run.nbytes for run in runs) + sum(chunk.nbytes for chunk in waiting)
 
     def total(self, name: str) -> int:
         """Return the sum of an additive column over all entries of the last commit. Cost: none."""
-        total = self._committed.totals.get(name, 0)
+        total = self.version.totals.get(name, 0)
         return total - 2**64 if total >= 2**63 else total
 
     def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
@@ -305,7 +310,7 @@ class Spine:
 
         Each entry that waits is looked at. ``marks`` returns those of the rows with these keys.
         """
-        runs, waiting = self._committed.parts
+        runs, waiting = self.version.parts
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
         add_waiting(waiting, keys, marks, totals)
@@ -314,7 +319,7 @@ class Spine:
 
     def merged(self) -> Run:
         """Return all entries in one run. Cost: the state, once until it changes."""
-        version = self._committed
+        version = self.version
         if not version.merged:
             if self.keeps_runs:
                 self._settle(version)
@@ -334,7 +339,7 @@ class Spine:
 
     def saved(self) -> Saved:
         """See ``State``: the pieces are runs."""
-        version = self._committed if self._staged is None else self._staged
+        version = self.version if self._staged is None else self._staged
         wasted = version.wasted + self._wasted
         facts = {"totals": dict(version.totals), "attempt_from": version.attempt_from, "wasted": wasted}
         return Saved(self._settle(version), facts)
@@ -345,13 +350,13 @@ class Spine:
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
             add_totals(totals, run)
-        self._committed = Version([(runs, ())], totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self.version = Version((runs, ()), totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
 
     def share(self, version: Version) -> None:
         """Become a version of another spine with the same layout. Nothing is copied, sorted or merged. Cost: none."""
         # Merges that are under way go on where they were begun.
-        self._committed = replace(version, parts_now=[version.parts], merging=(), merged=[])
+        self.version = version.with_parts(*version.parts, merging=())
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
@@ -364,14 +369,14 @@ class Spine:
 
     def _with(self, added: Sequence[Run], chunk: Chunk | None = None) -> Version:
         """Return the last commit with these runs and waiting rows added, merged as far as is due."""
-        then = self._committed
+        then, merger = self.version, self._merger
         runs, waiting = self._parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
-        merging = tuple(each for each in then.merging if each.place_in(runs) is not None)
+        merging = tuple([each for each in then.merging if each.place_in(runs) is not None])
         if self._looks is not None:
             for chunk_of_before in too_many(waiting, self._looks):
                 run = self._sorted_waiting((chunk_of_before,))
-                runs, merging = self._merger.piled_gradually((*runs, run), merging, len(run))
+                runs, merging = merger.piled_gradually((*runs, run), merging, run.size)
                 waiting = waiting[1:]
         if chunk is not None:
             retracting += chunk.retracting
@@ -380,21 +385,20 @@ class Spine:
             waiting = with_another(waiting, chunk)
         for part in added:
             add_totals(totals, part)
-            runs, merging = self._merger.piled_gradually((*runs, part), merging, len(part))
+            runs, merging = merger.piled_gradually((*runs, part), merging, part.size)
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
         if waiting and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
             # So that rows that were retracted are not kept for long.
-            runs, waiting, retracting = self._merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
+            runs, waiting, retracting = merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()
-        changed = then.with_parts(runs, waiting, totals=totals, retracting=retracting, merging=merging)
-        return self._merger.tidied(changed, self._sorted_waiting)
+        parts = runs, waiting
+        changed = Version(parts, totals, then.attempt_from, then.wasted, retracting, merging)
+        return merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""
         return (
-            self._as_read(self._committed, to_stage=to_stage)
-            if self._settled is None
-            else (self._settled, ())
+            self._as_read(self.version, to_stage=to_stage) if self._settled is None else (self._settled, ())
         )
 
     def _settle(self, version: Version) -> tuple[Run, ...]:
@@ -402,7 +406,7 @@ class Spine:
         parts = version.parts
         if not parts[1]:
             return parts[0]
-        if version is self._committed and self._settled is not None:
+        if version is self.version and self._settled is not None:
             return version.settle(self._settled)
         if version.merged and not self.keeps_runs:
             return version.settle(tuple(filter(len, version.merged[:1])))

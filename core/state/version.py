@@ -17,38 +17,34 @@ Parts = tuple[tuple[Run, ...], Waiting]
 NO_PARTS: Parts = ((), ())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Version:
     """A version of a spine, as of one commit: its parts, their totals, and the counters for the next full merge.
 
-    Its contents never change. Its waiting rows become a run when somebody first needs them by key (``settle``), whoever it
-    is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
+    ``parts`` are its runs and the rows that still wait. Its contents never change. Its waiting rows become a run when somebody
+    first needs them by key (``settle``), whoever it is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
     ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merging`` are merges
     of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them.
     """
 
-    parts_now: list[Parts]
+    parts: Parts
     totals: Mapping[str, int] = field(default_factory=dict)
     attempt_from: int = 0
     wasted: int = 0
     retracting: int = 0
     merging: tuple[GradualMerge, ...] = ()
     merged: list[Run] = field(default_factory=list)
-
-    @property
-    def parts(self) -> Parts:
-        """Return the runs and the rows that still wait, as of one moment."""
-        return self.parts_now[0]
+    _settled: list[tuple[Run, ...]] = field(default_factory=list, repr=False)
 
     def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Make these runs all that there is, unless another thread was faster, and return what is there now."""
-        self.parts_now.append((runs, ()))
-        self.parts_now[0] = self.parts_now[1]
-        return self.parts_now[1][0]
+        self._settled.append(runs)
+        self.parts = (self._settled[0], ())
+        return self._settled[0]
 
     def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
         """Return the same version with other parts, not merged yet."""
-        return replace(self, parts_now=[(runs, waiting)], merged=[], **changed)
+        return replace(self, parts=(runs, waiting), merged=[], _settled=[], **changed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

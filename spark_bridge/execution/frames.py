@@ -12,7 +12,7 @@ import pyarrow as pa
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.views.checkpoint import Commit, DeltaRef, PieceRef, Pieces
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
-from evercurrent.views.partitioned.stage_runner import with_epoch
+from evercurrent.views.partitioned.delta_frames import with_epoch
 from evercurrent.views.store import store_at
 
 from ..runtime.spark_types import frame_to_spark_arrow, spark_schema

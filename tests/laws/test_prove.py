@@ -81,9 +81,9 @@ def test_a_proof_finds_each_planted_fault() -> None:
                     sums = {each: values.copy() for each, values in run.sums.items()}
                     sums[column][entry] += 1
                     runs = (*kept[:at], replace(run, sums=sums), *kept[at + 1 :])
-                    spine._committed = version.with_parts(runs, ())
+                    spine.version = version.with_parts(runs, ())
                     found = engine.views[name].prove()
-                    spine._committed = version
+                    spine.version = version
                     assert not found, (name, column, entry)
                     assert found.differences.height
                     planted += 1
@@ -250,9 +250,9 @@ def test_a_proof_finds_each_of_fifty_rows_that_were_changed_in_a_run(seed: int) 
             sums = {each: kept.copy() for each, kept in run.sums.items()}
             sums[column][entry] += int(random.integers(1, 5))
             changed = replace(run, sums=sums)
-        spine._committed = version.with_parts((*runs[:at], changed, *runs[at + 1 :]), ())
+        spine.version = version.with_parts((*runs[:at], changed, *runs[at + 1 :]), ())
         found = engine.views[name].prove()
-        spine._committed = version
+        spine.version = version
         assert not found, (name, column, entry)
         assert found.differences.height
         planted += 1
@@ -288,7 +288,7 @@ def test_a_proof_says_from_which_epoch_on_rows_differ() -> None:
     runs = spine.runs
     name = next(each for each in runs[0].sums if each != "length")
     sums = {**runs[0].sums, name: runs[0].sums[name] + 100}
-    spine._committed = spine.version.with_parts((replace(runs[0], sums=sums), *runs[1:]), ())
+    spine.version = spine.version.with_parts((replace(runs[0], sums=sums), *runs[1:]), ())
     engine.push("sales", {"shop": ["south"], "price": [5]})
     engine.push("sales", {"shop": ["north"], "price": [6]})
     found = totals.prove()
@@ -311,7 +311,7 @@ def test_a_proof_goes_by_the_commits_of_a_checkpoint(tmp_path: Any) -> None:
         runs = spine.runs
         sums = {name: column + 7 for name, column in runs[-1].sums.items() if name != "length"}
         changed = replace(runs[-1], sums={**runs[-1].sums, **sums})
-        spine._committed = spine.version.with_parts((*runs[:-1], changed), ())
+        spine.version = spine.version.with_parts((*runs[:-1], changed), ())
         for price in (3, 4):
             engine.push("sales", {"shop": ["north"], "price": [price]})
             engine.checkpoint()
@@ -332,7 +332,7 @@ def test_where_earlier_epochs_are_not_kept_a_proof_says_what_would_keep_them() -
     engine.push("sales", {"shop": ["north"]})
     spine = engine._current().contents["shops"].spine
     (run,) = spine.runs
-    spine._committed = spine.version.with_parts((replace(run, sums={"length": run.sums["length"] + 1}),), ())
+    spine.version = spine.version.with_parts((replace(run, sums={"length": run.sums["length"] + 1}),), ())
     found = shops.prove()
     assert not found
     assert found.since is None

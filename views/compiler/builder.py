@@ -100,9 +100,9 @@ class Compiled:
         ]
         return [(name, delta) for _, name, delta in sorted(touched, key=lambda each: each[0])]
 
-    def arrivals_in(self, visited: Deltas) -> Iterator[str]:
-        """Yield the sources with event time whose rows or clocks an epoch touches."""
-        return (name for node, name in self.arrivals.items() if node in visited)
+    def arrivals_in(self, visited: Deltas) -> list[str]:
+        """Return the sources with event time whose rows or clocks an epoch touches."""
+        return [name for node, name in self.arrivals.items() if node in visited]
 
     def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """Return the rows that an epoch brings to sources with event time."""
@@ -269,7 +269,14 @@ class Builder:
 
         def make() -> tuple[NodeId, None]:
             select, untouched = selecting(columns, schema), untouched_columns(columns)
-            linear = Linear(where, types, columns=select, keeps_rows_apart=False, untouched=untouched)
+            linear = Linear(
+                where,
+                types,
+                columns=select,
+                copies=plain_copies(columns),
+                keeps_rows_apart=False,
+                untouched=untouched,
+            )
             placement = Placement(passes=copied_columns(columns))
             return self.add(f"prepare {', '.join(types)}", linear, source, placement=placement), None
 
@@ -305,6 +312,12 @@ class Builder:
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output as in the input."""
     return frozenset(column.name for column in columns if column.copies == column.name)
+
+
+def plain_copies(columns: Sequence[Column]) -> Mapping[str, str] | None:
+    """Return what these columns copy; None if any of them is computed."""
+    copies = {column.name: column.copies for column in columns if column.copies is not None}
+    return copies if len(copies) == len(columns) else None
 
 
 def untouched_columns(columns: Sequence[Column]) -> frozenset[str]:

@@ -47,7 +47,7 @@ from ..plan.nodes import (
     WithEventTime,
 )
 from ..plan.plan import Plan
-from .builder import Builder, Compiled, copied_columns, filtering, selecting
+from .builder import Builder, Compiled, copied_columns, filtering, plain_copies, selecting
 from .retained import RetainedRows
 from .windowed_groups import windows_over_time
 
@@ -120,6 +120,7 @@ class Compiler(Builder):
                     where,
                     node.schema,
                     columns=selecting(columns, self.schema_of(inputs[0])),
+                    copies=plain_copies(columns),
                     keeps_rows_apart=apart,
                 )
                 return self.add(node.label, linear, *inputs, placement=Placement(passes=passes))

@@ -17,8 +17,9 @@ def require_utf8(where: str, frame: pl.DataFrame) -> None:
     Raises:
         InputError: names the column and the row.
     """
-    for column in filter(_has_texts, frame.get_columns()):
-        if any_leaf(column, _is_no_text):
+    columns = frame.get_columns()
+    for column, is_nested in [(each, each.dtype.is_nested()) for each in columns if _has_texts(each)]:
+        if any_leaf(column, _is_no_text) if is_nested else _is_no_text(column):
             raise InputError(
                 f"{where}: column {column.name!r} holds bytes in row {_first_row(column)} that are not UTF-8 text; decode them "
                 "with the encoding that they are in, or declare the column pl.Binary"

@@ -252,7 +252,7 @@ def accepted(source: Source, data: Any) -> Delta:
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
-    where, schema = f"source {source.name!r}", source.schema
+    where, schema = f"source {source.name!r}", source._node.schema
     pushed = pushed_frame(where, schema, data)
     frame, names, dtypes = pushed.frame, schema.names(), schema.dtypes()
     if frame.columns == names:

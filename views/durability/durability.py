@@ -15,37 +15,32 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
-from evercurrent.core.state.spine import Spine
 
-from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Pieces, Saver, new_writer, versions
+from ..checkpoint import Checkpoint, Commit, CommitLog, Pieces, Saver
 from ..checkpoint.marker import is_checkpoint
 from ..checkpoint.memory_limit import Residence
 from ..checkpoint.pending import pending_inputs
-from ..checkpoint.piece_files import require_arrow
 from ..checkpoint.reader_offsets import read_note, write_note
 from ..checkpoint.rebucket import rebucket
-from ..checkpoint.saver import Begun
 from ..compiler.builder import Compiled
 from ..concurrency.interrupts import interrupts_deferred
 from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch, RestorePoint
 from ..epochs.run_events import committed
 from ..plan.plan import Plan
 from ..store import Store
-from ..store.protocol import Abandoned
 from ..store.refusals import refusing
-from ..store.syncing import is_ending
 from .backfill import fill
 from .digest_schemes import EarlierNames
 from .input_log import InputLog, logged
+from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
 from .plan_match import check_plan, is_same_record, plan_record
@@ -55,50 +50,8 @@ from .time_travel_reader import PastReader
 SWEEP_EVERY = 64
 """The number of commits after which files that no retained commit names are deleted."""
 
-NOWHERE: Mapping[int, Saved] = {}
-
 MOST_WAITING, MOST_SECONDS = 512, 0.5
 """The most epochs, and the longest time, for which only the input is on disk; the next epoch commits all of them."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A checkpoint whose lock this engine holds."""
-
-    store: Store
-    log: CommitLog
-    saver: Saver
-    residence: Residence
-    past: Past
-    readers: PastReader
-    plan: Mapping[str, Any]
-    states: Mapping[str, State]
-    versions: Mapping[str, str] = field(default_factory=versions)
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts that other drivers have recorded, which are carried on."""
-    writer: str | None = None
-    """The writer of the last known commit: this engine, or the one that it has gone on from."""
-    commits: int = 0
-    committed_at: float = field(default_factory=time.monotonic)
-    inputs: InputLog | None = None
-    may_log: bool = False
-    """Whether there is a record that earlier versions refuse: they would take the log of this one for empty."""
-    waits: bool = False
-    """Whether the epoch is durable without a commit, as its input is."""
-    is_logging: bool = False
-    """Whether its input is being written."""
-    is_due: bool = False
-    """Whether the next epoch is committed in any case."""
-    staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
-    """The epochs that are being written, with their commit and the files that it names, if a commit is due."""
-
-
-def _let_go(lock: ExitStack) -> None:
-    """Release a lock, at the end of the process or at any other moment."""
-    if is_ending():
-        lock.close()
-    else:
-        lock.__exit__(Abandoned, Abandoned(), None)
 
 
 class Durability:
@@ -111,27 +64,20 @@ class Durability:
     def __init__(self, checkpoint: Checkpoint, plan: Plan) -> None:
         self._checkpoint = checkpoint
         self._plan = plan
-        self._open: _Open | None = None
+        self._open: OpenCheckpoint | None = None
         self._lock = ExitStack()
         self.allow_pickle = checkpoint.allow_pickle
         self._closed = False
         self._ended: str | None = None
         self._process = os.getpid()
-        weakref.finalize(self, _let_go, self._lock)
+        weakref.finalize(self, let_go, self._lock)
 
     def figures(self) -> dict[str, Any]:
         """Return where the checkpoint is, its last commit, the epochs after it, and the memory that states take."""
         opened = self._open
         if opened is None:
             return {"url": self._checkpoint.store.url}
-        last = opened.log.last
-        return {
-            "url": opened.store.url,
-            "committed_epoch": None if last is None else last.epoch,
-            "epochs_since": len(opened.past.waiting),
-            "resident_bytes": opened.residence.held,
-            "resident_limit": opened.residence.limit,
-        }
+        return opened.figures()
 
     @property
     def is_open(self) -> bool:
@@ -162,7 +108,7 @@ class Durability:
             CheckpointError: another writer has it, or it is not a checkpoint, is of another plan, or is damaged.
         """
         self.require_open()
-        _require_arrow(compiled)
+        require_arrow_types(compiled)
         self._process = os.getpid()
         store = self._checkpoint.store
         is_checkpoint(
@@ -193,7 +139,7 @@ class Durability:
         residence = Residence(states, saver, self._checkpoint.resident_bytes)
         past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle)
         readers = PastReader(self._plan, plan, store, pieces, allow_pickle=self.allow_pickle)
-        self._open = _Open(store, log, saver, residence, past, readers, plan, states)
+        self._open = OpenCheckpoint(store, log, saver, residence, past, readers, plan, states)
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
         note = store.acknowledged()
@@ -245,7 +191,7 @@ class Durability:
         ``born`` are the first epochs of the views whose deltas begin anew. If the block raises, nothing has changed.
         """
         before = self._now()
-        _require_arrow(compiled)
+        require_arrow_types(compiled)
         born = {name: at for name, at in {**before.past.born, **born}.items() if name in self._plan.views}
         past, states = before.past.over(record, born), in_bucket_0(compiled)
         self._open = replace(
@@ -301,7 +247,7 @@ class Durability:
         is_due = opened.is_due or (
             not opened.waits and (evaluated.epoch == 0 or len(waiting) >= self._checkpoint.every)
         )
-        opened.staged = waiting, self._commit_of(opened, waiting, metadata, elsewhere) if is_due else None
+        opened.staged = waiting, opened.commit_of(waiting, metadata, elsewhere) if is_due else None
 
     def append(self) -> None:
         """Commit what was written.
@@ -368,7 +314,7 @@ class Durability:
         self.require_open()
         opened = self._now()
         if opened.past.waiting:
-            opened.staged = opened.past.waiting, self._commit_of(opened, opened.past.waiting, metadata)
+            opened.staged = opened.past.waiting, opened.commit_of(opened.past.waiting, metadata)
             self.append()
         last = opened.log.last
         if last is not None and dict(metadata.readers) != dict(last.readers):
@@ -452,67 +398,26 @@ class Durability:
             return None
         return InputLog(self._lock.enter_context(log))
 
-    def _wait_for_input(self, opened: _Open) -> None:
+    def _wait_for_input(self, opened: OpenCheckpoint) -> None:
         if opened.is_logging:
             assert opened.inputs is not None, "it was begun there"
             with refusing(self._where, "the input of the epoch", "written"):
                 opened.inputs.wait()
         opened.is_logging = opened.waits = False
 
-    def _take_back(self, opened: _Open) -> None:
+    def _take_back(self, opened: OpenCheckpoint) -> None:
         """Remove the logged input of an epoch that was discarded. If that fails, this engine cannot go on."""
         assert opened.inputs is not None, "it was begun there"
         try:
             opened.inputs.take_back()
         except OSError as error:
             self._ended = (
-                f"{self._where}: it is unknown whether the input of epoch {self._last_epoch(opened) + 1}, which was "
+                f"{self._where}: it is unknown whether the input of epoch {opened.last_epoch + 1}, which was "
                 f"refused, is on disk ({error}); make a new engine, which goes on from what is on disk and skips batches with "
                 "a position that was taken"
             )
 
-    def _last_epoch(self, opened: _Open) -> int:
-        if opened.past.waiting:
-            return opened.past.waiting[-1].epoch
-        return 0 if opened.log.last is None else opened.log.last.epoch
-
-    def _commit_of(
-        self,
-        opened: _Open,
-        waiting: tuple[EvaluatedEpoch, ...],
-        metadata: CommitMetadata,
-        elsewhere: Mapping[int, Saved] = NOWHERE,
-    ) -> tuple[Commit, Begun]:
-        """Write the files that the record of these epochs names, except those that are written together with it."""
-        saved_states = {
-            name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in opened.states.items()
-        }
-        frames = [
-            (view, evaluated.epoch, frame)
-            for evaluated in waiting
-            for view, frame in evaluated.deltas.items()
-        ]
-        begun = opened.saver.write_ahead(saved_states, frames)
-        deltas: dict[str, list[DeltaRef]] = {}
-        for (view, _, _), ref in zip(frames, begun.deltas, strict=True):
-            deltas.setdefault(view, []).append(ref)
-        commit = Commit(
-            epoch=waiting[-1].epoch,
-            buckets=1,
-            plan=opened.plan,
-            states=begun.records,
-            deltas={view: tuple(refs) for view, refs in deltas.items()},
-            positions=metadata.positions,
-            readers=metadata.readers,
-            epochs=tuple((evaluated.epoch, evaluated.instant, evaluated.watermarks) for evaluated in waiting),
-            facts={**opened.facts, "rows": metadata.rows, BORN: opened.past.born},
-            # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
-            writer=new_writer(),
-            versions=opened.versions,
-        )
-        return commit, begun
-
-    def _is_there(self, opened: _Open, commit: Commit, error: Exception) -> bool:
+    def _is_there(self, opened: OpenCheckpoint, commit: Commit, error: Exception) -> bool:
         """Return whether a record is there although writing it seemed to fail.
 
         If that cannot be determined, or another writer has committed since, this engine cannot go on.
@@ -536,22 +441,10 @@ class Durability:
         )
         raise CheckpointError(self._ended) from error
 
-    def _now(self) -> _Open:
+    def _now(self) -> OpenCheckpoint:
         assert self._open is not None, "the engine opens a checkpoint before it uses it"
         return self._open
 
     @property
     def _where(self) -> str:
         return self._checkpoint.store.url
-
-
-def _require_arrow(compiled: Compiled) -> None:
-    """Check that Arrow has the types of all kept rows: the log of inputs would accept others, and no commit would.
-
-    Raises:
-        CheckpointError: a column of a type that Arrow does not have.
-    """
-    for state in in_bucket_0(compiled).values():
-        if isinstance(state, Spine):
-            for name, dtype in state.layout.payload.items():
-                require_arrow(name, dtype)

@@ -84,10 +84,10 @@ class PiecewiseFill:
         plan: Plan,
         compiled: Compiled,
         match: PlanMatch,
-        given: Mapping[str, RowsReader],
+        given_rows: Mapping[str, RowsReader],
         remedies: Remedies,
     ) -> None:
-        nodes = NodesToFill(plan, compiled, match, compiled.retained, given, remedies)
+        nodes = NodesToFill(plan, compiled, match, compiled.retained, given_rows, remedies)
         nodes.require_fillable()
         self._rows = dict(sorted(nodes.given.items()))
         self._stepped = nodes.stepped
@@ -131,7 +131,7 @@ class PiecewiseFill:
             self._compared = {name: [] for name in self._compared}
         with hashing_by(self._fresh.circuit.key_hash):
             self._step({})
-        done = 0
+        read_entries = 0
         for place, rows in self._rows.items():
             waiting = rows.pieces(most)
             while True:
@@ -140,10 +140,10 @@ class PiecewiseFill:
                     if piece is None:
                         break
                     self._step({place: piece})
-                done += entries
-                self.entries = max(self.entries, done)
-                yield done
-        yield done
+                read_entries += entries
+                self.entries = max(self.entries, read_entries)
+                yield read_entries
+        yield read_entries
 
     def catch_up(self, changes: Mapping[str, Delta]) -> None:
         """Compute what follows from changes of the ``inputs``, by their identities, after all pieces.
@@ -203,8 +203,8 @@ class PiecewiseFill:
         Raises:
             PlanError: it differs.
         """
-        kept = compiled.contents[name].emitted()
-        if len(summed([*deltas, kept.negate()])):
+        kept_rows = compiled.contents[name].emitted()
+        if len(summed([*deltas, kept_rows.negate()])):
             raise PlanError(
                 f"view {name!r}: its kept rows differ from those that were computed again; declare the view that needs them in "
                 "a new engine, and push all rows into that"

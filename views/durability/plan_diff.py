@@ -62,12 +62,12 @@ class PlanMatch:
         the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
         """
         without_deltas = (*self.new_views, *self.changed_views)
-        kept = [name for name in views if name not in without_deltas]
+        unchanged = [name for name in views if name not in without_deltas]
         anew = [name for name in self.to_fill if name not in without_deltas]
         return {
             key: epoch + (view_of(key, anew) is not None and epoch == last)
             for key, epoch in delivered.items()
-            if view_of(key, kept) is not None
+            if view_of(key, unchanged) is not None
         }
 
     def positions(self, positions: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ from ..plan.plan import Plan
 from .backfill_rows import backfilled
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
-from .view import View, ViewKeeper
+from .view import View
+from .view_keeper import ViewKeeper
 
 Undo = Callable[[], None]
 

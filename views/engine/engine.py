@@ -338,7 +338,8 @@ class Engine(LiveDeclarations):
             InputError: the source has no event time, or the watermark would move back; nothing has changed.
         """
         moved, positions = self._instant(source, watermark), self._source(source).positions
-        return self._take(self._block(at), Batch(source, watermark=moved, positions=positions), at)
+        with self._running.giving_way:
+            return self._take(self._block(at), Batch(source, watermark=moved, positions=positions), at)
 
     def tick(self, *, at: datetime | str | None = None) -> int:
         """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
@@ -346,7 +347,8 @@ class Engine(LiveDeclarations):
             raise InputError(
                 "an epoch is open, and moves processing time itself: leave tick() out, and give the time to engine.epoch(at=...)"
             )
-        return self._run(EpochInput(), at)
+        with self._running.giving_way:
+            return self._run(EpochInput(), at)
 
     def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
@@ -367,7 +369,8 @@ class Engine(LiveDeclarations):
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
         with self._turn:
             self._require_declared(epoch_input)
-            epoch_input = epoch_input.without(self.positions)
+            if epoch_input.positions:
+                epoch_input = epoch_input.without(self._shown()[1])
             return self.epoch_number if epoch_input.is_repeated else self._running.run(epoch_input, at)
 
     def _require_declared(self, epoch_input: EpochInput) -> None:
@@ -409,7 +412,7 @@ class Engine(LiveDeclarations):
             yield block
             epoch_input = block.close()
         if not epoch_input.is_repeated:
-            with self._turn:
+            with self._running.giving_way, self._turn:
                 before = self.epoch_number
                 try:
                     self._run(epoch_input, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +35,7 @@ from ..epochs.merge_events import MergeEvents
 from ..epochs.reader_keys import view_of
 from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
-from ..epochs.run_events import Begun, RunEvents
+from ..epochs.run_events import LOG, Begun, RunEvents
 from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..epochs.view_deltas import ViewDelta
@@ -199,7 +200,7 @@ class Running:
         return self._compiled
 
     def run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
-        """Run one epoch, deliver it to subscribers, and return its number.
+        """Run one epoch, deliver it to subscribers, and return its number. The caller has the turn and is ``giving_way``.
 
         Raises:
             InputError: processing time has no zone, or the input is refused; nothing has changed.
@@ -210,14 +211,11 @@ class Running:
             raise InputError(
                 "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
             )
-        with self.giving_way:
-            return self._run(epoch_input, None if at is None else processing_time(at))
-
-    def _run(self, epoch_input: EpochInput, at: datetime | None) -> int:
+        instant = None if at is None else processing_time(at)
         compiled = self.current()
         if self.durability is not None:
             self.durability.require_open()
-        now = Now(Epoch(self.epoch + 1), (at or datetime.now(UTC)).astimezone(UTC))
+        now = Now(Epoch(self.epoch + 1), (instant or datetime.now(UTC)).astimezone(UTC))
         begun = self.events.begin(compiled.ledger)
         try:
             evaluated = self._step(compiled, now, epoch_input)
@@ -225,7 +223,8 @@ class Running:
             self.events.failed(now, error)
             raise
         self.events.end(begun, now, epoch_input, evaluated.epoch, compiled.ledger)
-        self._merges.report(int(now.epoch), compiled.circuit.nodes)
+        if self._merges.runs or LOG.isEnabledFor(logging.INFO):
+            self._merges.report(int(now.epoch), compiled.circuit.nodes)
         if self.untouched:
             self.untouched.difference_update(epoch_input.deltas, epoch_input.watermarks)
         try:
@@ -469,7 +468,9 @@ class Running:
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
         epoch = evaluated.epoch
-        self.epoch, self.positions = now.epoch, joined(self.positions, evaluated.positions)
+        self.epoch = now.epoch
+        if evaluated.positions:
+            self.positions = joined(self.positions, evaluated.positions)
         for name, delta in epoch.deltas.unread.items():
             self._views[name]._history.append(delta)
         if now.epoch:
@@ -491,13 +492,15 @@ class Running:
         if before is not None and before.compiled is compiled:
             views = dict(before.views)
             touched = self._views if evaluated is None else evaluated.touched
-        changed = () if evaluated is None else evaluated.epoch.deltas
+        changed = {} if evaluated is None else evaluated.epoch.deltas.unread
+        renewed = [name for name in touched if name not in views or name in changed]
+        retained = [self._views[name]._history.now() for name in renewed]
         for name in touched:
-            view_before, readable = views.get(name), compiled.contents[name]
-            if view_before is None or name in changed:
-                views[name] = PublishedView.of(readable, self._views[name]._history.now())
-            elif not view_before.is_current:
-                views[name] = PublishedView.of(readable, view_before.history, view_before)
+            view_before = views.get(name)
+            if view_before is not None and name not in changed and not view_before.is_current:
+                views[name] = PublishedView.of(compiled.contents[name], view_before.history, view_before)
+        for name, history in zip(renewed, retained, strict=True):
+            views[name] = PublishedView.of(compiled.contents[name], history)
         self._published = Published(
             compiled,
             self.epoch,
@@ -506,7 +509,7 @@ class Running:
             if evaluated is None
             else evaluated.epoch.watermarks,
             views,
-            compiled.ledger.refused.now(),
+            compiled.ledger.refused.present,
             self.log.now(),
             () if self.durability is None else self.durability.waiting,
         )

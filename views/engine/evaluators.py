@@ -69,12 +69,10 @@ class CircuitEvaluator:
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         staged = self._staged = self.compiled.circuit.evaluate(now, taken_input.arrived)
-        changed: dict[str, ViewDelta] = {}
-        for name, delta in self.compiled.of_views(staged.deltas):
-            if name not in taken_input.silent and (emitted := ViewDelta.of(now.epoch, delta)) is not None:
-                changed[name] = emitted
+        changes = self.compiled.of_views(staged.deltas)
+        deltas = ViewDeltas.of(now.epoch, [each for each in changes if each[0] not in taken_input.silent])
         return EpochResult(
-            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), ViewDeltas(changed)),
+            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), deltas),
             taken_input.epoch_input.positions,
             self.compiled.timed_rows(staged.deltas),
             tuple(self.compiled.views_at(staged.deltas)),
@@ -98,8 +96,10 @@ class CircuitEvaluator:
         """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits; at first, all clocks."""
         if self._marks is None:
             return {name: clock.now for name, clock in self.compiled.clocks.items()}
-        moved = {name: self.compiled.clocks[name].now for name in self.compiled.arrivals_in(visited)}
-        return {**self._marks, **moved} if moved else self._marks
+        arrivals = self.compiled.arrivals_in(visited)
+        if not arrivals:
+            return self._marks
+        return {**self._marks, **{name: self.compiled.clocks[name].now for name in arrivals}}
 
 
 class FilledViews:
@@ -119,8 +119,8 @@ class FilledViews:
             for name, delta in self._filled.items()
         }
         changed = {name: delta for name, delta in deltas.items() if delta.entries}
-        passed = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
-        return EpochResult(passed, {}, {}, tuple(self._filled))
+        evaluated = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
+        return EpochResult(evaluated, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``: the states hold the rows already."""

@@ -204,11 +204,11 @@ class Filling:
             if self.state != "filling":
                 return False
             if (pieces := self._pieces) is not None:
-                done = self._next(pieces)
-                if done is None:
+                read_entries = self._next(pieces)
+                if read_entries is None:
                     self._pieces = None
                 else:
-                    self._done = done
+                    self._done = read_entries
             else:
                 if self._waiting() <= FEW_CHANGES or self._rounds == MOST_ROUNDS:
                     return False

@@ -22,7 +22,8 @@ from ..plan.forked_calls import forked_calls
 from ..plan.plan import Plan
 from .epoch_runner import Running
 from .published import Published
-from .view import View, ViewKeeper
+from .view import View
+from .view_keeper import ViewKeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ class _StandIns:
     def __call__(self, value: object) -> Source | View | None:
         """Return the source or view of the fork; None if it is any other collection."""
         if isinstance(value, Source):
-            known = self._origin.sources.get(value.name) is value
-            return self._sources[value.name] if known else value.forked(self._plan)
+            is_declared = self._origin.sources.get(value.name) is value
+            return self._sources[value.name] if is_declared else value.forked(self._plan)
         if isinstance(value, View):
             if self._origin.views.get(value.name) is value:
                 return self._views[value.name]

@@ -27,16 +27,17 @@ from ..epochs.run_log import RunLog
 class _Rows:
     """The rows of a view, made when they are first read; other readers wait meanwhile."""
 
-    __slots__ = ("_guard", "frame")
+    __slots__ = ("_guards", "frame")
 
     def __init__(self) -> None:
         self.frame: pl.DataFrame | None = None
-        self._guard = Guard()
+        self._guards: dict[str, Guard] = {}
+        """One, as soon as somebody reads: most versions of a view are never read."""
 
     def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
         """The rows of these versions, by reference."""
         if self.frame is None:
-            with self._guard.lock:
+            with self._guards.setdefault("rows", Guard()).lock:
                 if self.frame is None:
                     self.frame = readable.contents(versions)
         return self.frame
@@ -54,7 +55,7 @@ class PublishedView:
     @staticmethod
     def of(readable: Readable, history: Retained, before: PublishedView | None = None) -> PublishedView:
         """Return the view as of the last commit; with ``before``, its rows are the same, though maybe in other runs."""
-        versions = tuple(spine.version for spine in readable.reads)
+        versions = tuple([spine.version for spine in readable.reads])
         return PublishedView(readable, versions, history, _Rows() if before is None else before._rows)
 
     @property

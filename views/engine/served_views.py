@@ -74,7 +74,7 @@ class ServedViews(ABC):
 
     def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired; see ``View.fire``."""
-        with self._turn:
+        with self._running.giving_way, self._turn:
             tracker, windows = WindowQueries(self._plan, self._running.current(), view).windows(key, window)
             tracker.signal(windows.keys)
             try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import date, datetime
+from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -28,7 +28,6 @@ from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
     Callback,
     OnSchema,
-    Readers,
     Subscription,
     require_free_name,
     require_plain_function,
@@ -36,80 +35,15 @@ from ..epochs.subscriptions import (
 )
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
-from ..proving.proof import Proof
 from ..sinks.delivery import Delivery, Retry
-from ..sinks.origin import Origin
-from ..tracing.history import History as RowHistory
-from ..tracing.lineage import Lineage
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
 from .fills import Filling, FillProgress
 from .published import Published
 from .view_forms import ReadForms
+from .view_keeper import ViewKeeper
+from .view_questions import Questions
 from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
-
-if TYPE_CHECKING:
-    from ..timeline.of_view import Key
-    from ..timeline.timeline import Timeline
-
-
-class ViewKeeper(Protocol):
-    """The engine, as far as views use it."""
-
-    @property
-    def epoch_number(self) -> int:
-        """The number of the last epoch."""
-        ...
-
-    @property
-    def readers(self) -> Readers:
-        """The subscriptions, and the last epochs delivered to those with a name."""
-        ...
-
-    def published(self) -> Published:
-        """Return what is published of the last epoch, which later epochs do not change."""
-        ...
-
-    def reading(self, view: str) -> AbstractContextManager[Published]:
-        """Yield what is published, for a reader of this view inside of the block."""
-        ...
-
-    @property
-    def turn(self) -> Turn:
-        """The lock that a writer holds while all others wait."""
-        ...
-
-    def origin(self, view: str) -> Origin:
-        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
-        ...
-
-    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
-        """All rows of a view now, or after an epoch."""
-        ...
-
-    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
-        """Run an epoch without rows in which windows of a view are fired."""
-        ...
-
-    def why(self, view: str, key: object, window: object) -> list[str]:
-        """Explain why windows of a view emit no panes."""
-        ...
-
-    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
-        """Return the rows of sources from which a row of a view comes."""
-        ...
-
-    def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
-        """Return the changes of the rows of a key, and what caused them."""
-        ...
-
-    def proof_of(self, view: str, sample: float | None = None) -> Proof:
-        """Evaluate a view's definition in a batch, and compare that with what the view holds."""
-        ...
-
-    def watermark_of(self, view: str) -> datetime | int | None:
-        """How far the event time of a view's rows is complete."""
-        ...
 
 
 class Deltas:
@@ -156,7 +90,7 @@ class Deltas:
 
 
 @tagged("views.view:View")
-class View(Collection, ReadForms, Outputs, OfOneEngine):
+class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -349,6 +283,35 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
             EpochGoneError: deltas that are to be delivered are no longer all retained.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
+        self._check_subscription(callback, since, reader, name, on_schema, queue, on_full)
+        with self._engine.turn:
+            queued = None
+            if queue is not None:
+                queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
+                callback = queued.put
+            if name is not None:
+                return self._subscribe_again(callback, since, name, on_schema)
+            try:
+                self._deliver_missed(callback, since)
+            except BaseException:
+                if queued is not None:
+                    queued.close()  # This ends its thread.
+                raise
+            subscription = queued or Subscription(self, callback, self.epoch)
+            subscription.delivered, subscription.on_schema = self.epoch, on_schema
+            self._subscriptions = with_another(self, subscription)
+            return subscription
+
+    def _check_subscription(
+        self,
+        callback: Callback,
+        since: int | None,
+        reader: Reader,
+        name: str | None,
+        on_schema: OnSchema | None,
+        queue: int | None,
+        on_full: OnFull,
+    ) -> None:
         check_reader(f"subscription to view {self.name!r}", self._plan, self._place, reader)
         for function, what in ((callback, "one frame"), (on_schema, "one SchemaChange")):
             if not callable(function) and (function is not None or what == "one frame"):
@@ -359,29 +322,15 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         require_queue(f"subscription to view {self.name!r}", queue, on_full, name, on_schema)
         if since is not None:
             require_epoch(self.name, "since", since)
-        with self._engine.turn:
-            queued = None
-            if queue is not None:
-                queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
-                callback = queued.put
-            if name is not None:
-                return self._subscribe_again(callback, since, name, on_schema)
-            # Repeated where the callback itself pushes.
-            try:
-                while since is not None and since < self.epoch:
-                    missed = self.deltas(since)
-                    for frame in missed:
-                        with interruptible():
-                            callback(frame)
-                    since = missed.last_epoch
-            except BaseException:
-                if queued is not None:
-                    queued.close()  # This ends its thread.
-                raise
-            subscription = queued or Subscription(self, callback, self.epoch)
-            subscription.delivered, subscription.on_schema = self.epoch, on_schema
-            self._subscriptions = with_another(self, subscription)
-            return subscription
+
+    def _deliver_missed(self, callback: Callback, since: int | None) -> None:
+        """Deliver the deltas after an epoch, and those of epochs that the callback itself pushes."""
+        while since is not None and since < self.epoch:
+            missed = self.deltas(since)
+            for frame in missed:
+                with interruptible():
+                    callback(frame)
+            since = missed.last_epoch
 
     def follow(
         self, since: int | None = None, *, on_schema: OnSchema | None = None
@@ -465,213 +414,9 @@ class View(Collection, ReadForms, Outputs, OfOneEngine):
         """How far the event time of its rows is complete; None: nothing is known, ``END_OF_TIME``: no more rows will come."""
         return self._engine.watermark_of(self.name)
 
-    def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
-        """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
-
-        Args:
-            key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
-            window: its start, or (start, end); None for all windows.
-            at: processing time, as for ``Engine.push``.
-
-        Raises:
-            InputError: the view has no trigger, or the key does not go with its columns. Where no window waits for a
-                signal, the epoch is run and emits nothing.
-        """
-        return self._engine.fire(self.name, key, window, at)
-
-    def why(self, key: object = None, window: object = None) -> str:
-        """Explain why a row is there or is not, and why a window has emitted no pane.
-
-        Of a row that is there: what it is made of, stage by stage down to the sources. Of one that is not: which filter
-        refuses it, which join has no partner for it, which rows come before it, which values differ, or that nothing was
-        pushed, was refused or came too late. Of open windows: what they wait for, what holds the watermark, when they may fire.
-        Cost: that of ``lineage``; of windows, those that are open.
-
-        >>> from evercurrent import Engine
-        >>> engine = Engine()
-        >>> orders = engine.source("orders", {"id": pl.Int64, "item": pl.String}, retained=True)
-        >>> items = engine.source("items", {"item": pl.String, "price": pl.Int64}, retained=True)
-        >>> priced = engine.view("priced", orders.join(items, on="item"))
-        >>> _ = engine.push("orders", {"id": [7], "item": ["pen"]})
-        >>> print(priced.why({"id": 7}))
-        view 'priced' has no row with id 7
-        source 'orders' has 1 row of it:
-          id 7, item pen
-        it has no partner in source 'items', on item:
-        source 'items' has no row with item pen: none was pushed, or it was taken back
-
-        Args:
-            key: the key of the view or of its windows, a value or a tuple; or a dictionary of any columns of the view; None for
-                all open windows.
-            window: its start, or (start, end); None for all windows.
-
-        Raises:
-            InputError: the key does not go with the columns of the view, or there is none, and the view has no windows.
-        """
-        return "\n".join(self._engine.why(self.name, key, window))
-
-    def lineage(self, row: object, *, limit: int = 1000) -> Lineage:
-        """Return the rows of each source from which a row comes, by the names of the sources, with ``_diff`` as their counts.
-
-        They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
-        those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
-        come first: by event time, or by the ``sequence_by`` of the source. Where a source retains no rows, they are those of the
-        nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
-        subtracts) are not among them.
-
-        The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
-        ``svg()``.
-
-        Rows are looked up, by any column: each part of a state is sorted by the columns that are needed when they are first
-        needed, so that the first call costs the state, and the ones that follow cost the rows that they read and the parts
-        that are new. Memory: 16 bytes for each row and set of columns, until the part is merged into another one.
-
-        >>> from evercurrent import Engine
-        >>> engine = Engine()
-        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
-        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
-        >>> _ = engine.push("sales", {"shop": ["north", "south", "north"], "price": [3, 4, 5]})
-        >>> sorted(totals.lineage({"shop": "north"})["sales"].rows())
-        [('north', 3, 1), ('north', 5, 1)]
-
-        Args:
-            row: columns and their values, as far as they choose the row or several; or a whole row as a tuple.
-            limit: the most rows of each source.
-
-        Raises:
-            InputError: there is no such row; or it cannot be followed back, as through ``map_batches`` and windows of counts.
-        """
-        return self._engine.lineage_of(self.name, row, limit)
-
-    def history(self, key: object, *, since: int | None = None) -> RowHistory:
-        """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
-
-        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. What caused one is
-        followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
-        views by their deltas. Where a stage keeps none, the result says which, and what would keep them. The change of a
-        window that no row caused was due to time.
-
-        The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
-
-        >>> from evercurrent import Engine
-        >>> engine = Engine(record=True)
-        >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64})
-        >>> totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
-        >>> _ = engine.push("sales", {"shop": ["north", "south"], "price": [3, 4]}, at="2026-01-01T12:00:00Z")
-        >>> _ = engine.push("sales", {"shop": ["north"], "price": [5]}, at="2026-01-01T12:01:00Z")
-        >>> totals.history("north")
-        history of shop north in view totals
-        epoch 1, 2026-01-01 12:00:00
-          +1 shop north, total 3
-            by sales: shop north, price 3
-        epoch 2, 2026-01-01 12:01:00
-          -1 shop north, total 3
-          +1 shop north, total 8
-            by sales: shop north, price 5
-
-        Args:
-            key: a value, or a tuple in the order of the keys of the view, or a dictionary of any of its columns.
-            since: only the changes after this epoch.
-
-        Raises:
-            InputError: the key does not go with the columns.
-            EpochGoneError: the changes after ``since`` are no longer all retained.
-        """
-        return self._engine.history_of(self.name, key, since)
-
-    def prove(self, sample: float | None = None) -> Proof:
-        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
-
-        The result is true if both are equal, and has the rows that differ otherwise, with the epoch from which on each does:
-        at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
-        (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
-        polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
-        differ by a billionth, as polars adds them up in another order. Pushes go on meanwhile. Cost: that of the batch.
-
-        Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
-        rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).
-
-        Args:
-            sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.
-
-        Raises:
-            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
-                accumulate, aggregates of your own, rows with counts below zero, or a limit between rows that differ only in
-                lists or structs; names the reason.
-        """
-        return self._engine.proof_of(self.name, sample)
-
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the contents as an Arrow C stream."""
         return self.read().__arrow_c_stream__(requested_schema)
-
-    def timeline(
-        self,
-        value: str | None = None,
-        *,
-        label: str | None = None,
-        key: Key | None = None,
-        start: date | str | None = None,
-        end: date | str | None = None,
-        title: str | None = None,
-        subtitle: str = "",
-        width: int = 900,
-        height: int | None = None,
-        rows: int = 2000,
-        panes: int = 300,
-        keys: int = 6,
-        legend: bool = True,
-    ) -> Timeline:
-        """Draw the run so far: event time across, processing time up, rows as dots, panes as rectangles.
-
-        Rows are drawn if the engine was made with ``Engine(record=True)``. Whether a pane is early, on time or late is
-        read from its pane information (``with_pane_info()``); without that it follows from the watermarks.
-
-        Args:
-            value: the column written at panes; by default the first one that is neither key nor bound.
-            label: the column of a source written at its rows; by default the one named like the value, else its
-                only column of numbers.
-            key: draw this key alone: a value, several in the order of the key's columns, or by name.
-            start: draw event time from here on: rows at it or later, and panes whose windows reach beyond it.
-            end: draw event time before this. Both are given as a watermark is.
-            title: a line above the drawing; by default the name of the view.
-            subtitle: a line below the title.
-            width: of the drawing, in pixels.
-            height: of one pair of axes; by default it follows from the width.
-            rows: the largest number of rows that are drawn.
-            panes: the largest number of panes that are drawn.
-            keys: the largest number of keys that are drawn, each with its own axes.
-            legend: whether to explain the marks.
-
-        Returns:
-            A drawing to be saved with ``save("run.svg")``, ``save("run.html")``, which zooms, or ``save("run.png")`` if a
-            converter is installed; notebooks display it.
-
-        Raises:
-            PlanError: a column that is not there, a key that the view does not have, a size that makes no drawing, or an
-                ``end`` that is not after ``start``.
-            InputError: the view has emitted nothing for the key, or ``start`` or ``end`` is no time.
-        """
-        from ..timeline.drawing import Look  # Imported here, as only drawings need it.
-        from ..timeline.of_view import timeline_of_view
-
-        now = self._engine.published()
-        deltas = now.deltas(self.name, now.begins(self.name))
-        return timeline_of_view(
-            self.name,
-            self._plan,
-            self._place,
-            pl.concat([self._delta_schema().to_frame(), *deltas]),
-            now,
-            value=value,
-            label=label,
-            key=key,
-            title=title,
-            subtitle=subtitle,
-            look=Look(width, height, rows, panes, keys, legend),
-            start=start,
-            end=end,
-        )
 
     instead_of_pickling = "Send what it holds, view.read() or view.snapshot()"
 

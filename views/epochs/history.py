@@ -149,12 +149,10 @@ class History:
 
     def append(self, delta: ViewDelta) -> None:
         """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
-        self._frames.append(delta)
+        epochs = self._frames.append(delta)
         self._rows += delta.entries
-        while len(self._frames) and (
-            len(self._frames) > self._retain.epochs or self._rows > self._retain.rows
-        ):
-            dropped = self._frames.popleft()
+        while epochs and (epochs > self._retain.epochs or self._rows > self._retain.rows):
+            dropped, epochs = self._frames.popleft(), epochs - 1
             self._complete_since = dropped.epoch
             self._rows -= dropped.entries
 
@@ -183,4 +181,4 @@ class History:
 
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
-        return Retained(self._view, self._frames.now(), self._complete_since, self._older, self._born)
+        return Retained(self._view, self._frames.present, self._complete_since, self._older, self._born)

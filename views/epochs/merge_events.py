@@ -20,22 +20,22 @@ class MergeEvents:
     """Reports merges of running states. Nothing is done unless the log takes events of the level info."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, Counter[int]] = {}
+        self.runs: dict[int, Counter[int]] = {}
         """The sizes of the runs of each state after the last epoch, by the identity of its object, which the circuit keeps."""
 
     def report(self, epoch: int, nodes: Sequence[Node]) -> None:
         """Report the states whose runs were merged since the last call. Cost: the number of runs, not of entries."""
         if not LOG.isEnabledFor(logging.INFO):
-            self._runs = {}
+            self.runs = {}
             return
-        before, self._runs = self._runs, {}
+        before, self.runs = self.runs, {}
         seen: set[int] = set()
         for node in nodes:
             for state in node.states:
                 if not isinstance(state, Spine) or id(state) in seen:
                     continue
                 seen.add(id(state))
-                sizes = self._runs[id(state)] = Counter(map(len, state.version.parts[0]))
+                sizes = self.runs[id(state)] = Counter(map(len, state.version.parts[0]))
                 if (earlier := before.get(id(state))) is not None and earlier != sizes:
                     _report(epoch, node.name, earlier - sizes, sizes - earlier)
 

@@ -212,7 +212,7 @@ def _warn_of(ledger: Ledger, epoch: int) -> None:
     place = len(ledger.refused)
     while place and ledger.refused[place - 1].epoch == epoch:
         place -= 1
-    for refused in ledger.refused.now().past(place):
+    for refused in ledger.refused.present.past(place):
         kind = "refused" if refused.watermark is None else "late"
         LOG.warning(
             "epoch %d: %d rows of source %r are in the ledger: %s",

@@ -119,8 +119,8 @@ class RunRecorder:
             self.records_rows,
             unrecorded,
             self._retain,
-            self._epochs.now(),
-            self._rows.now(),
+            self._epochs.present,
+            self._rows.present,
             self._earlier,
             self._complete_from,
         )
@@ -145,8 +145,8 @@ class RunRecorder:
 
         ``untimed`` are the rows of sources without event time, which are never counted as unrecorded.
         """
-        self._epochs.append((epoch, at, watermarks))
-        while len(self._epochs) > max(1, self._retain.epochs):
+        epochs = self._epochs.append((epoch, at, watermarks))
+        for _ in range(epochs - max(1, self._retain.epochs)):
             self._epochs.popleft()
         for source, frame in rows.items():
             if not self.records_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import polars as pl
 
@@ -31,16 +31,22 @@ class ViewDelta:
     @staticmethod
     def later(epoch: int, entries: int, read: Callable[[], Delta]) -> ViewDelta:
         """Return a delta that a function reads when it is needed, of about so many entries; none if there are no rows."""
-        made = object.__new__(ViewDelta)
-        made.epoch, made.entries, made._delta, made._frame = epoch, entries, read, pl.DataFrame()
-        return made
+        delta = object.__new__(ViewDelta)
+        delta.epoch, delta.entries, delta._delta, delta._frame = epoch, entries, read, pl.DataFrame()
+        return delta
 
     @staticmethod
     def of(epoch: int, delta: Delta) -> ViewDelta | None:
         """Return the delta of a view; None if its rows cancel."""
-        if delta.diffs.sum() == 0:  # Only then may all rows cancel.
-            delta = delta.consolidate()
-        return ViewDelta(epoch, delta) if len(delta) else None
+        remaining = delta.without_cancelled()
+        return None if remaining is None else ViewDelta._of_remaining(epoch, remaining)
+
+    @staticmethod
+    def _of_remaining(epoch: int, remaining: Delta) -> ViewDelta:
+        of_view = object.__new__(ViewDelta)
+        of_view.epoch, of_view.entries = epoch, remaining.height
+        of_view._delta, of_view._frame = remaining, pl.DataFrame()
+        return of_view
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -61,6 +67,18 @@ class ViewDeltas(Mapping[str, pl.DataFrame]):
 
     def __init__(self, deltas: Mapping[str, ViewDelta]) -> None:
         self.unread = deltas
+
+    @staticmethod
+    def of(epoch: int, deltas: Iterable[tuple[str, Delta]]) -> ViewDeltas:
+        """Return the deltas of views by name, without those whose rows cancel."""
+        changes = [(name, delta.without_cancelled()) for name, delta in deltas]
+        return ViewDeltas(
+            {
+                name: ViewDelta._of_remaining(epoch, remaining)
+                for name, remaining in changes
+                if remaining is not None
+            }
+        )
 
     def __getitem__(self, view: str) -> pl.DataFrame:
         """Return the rows of a view."""

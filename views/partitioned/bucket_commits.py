@@ -14,7 +14,8 @@ from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
 from ..connectors.positions import joined
 from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
-from .stage_runner import StageRunner, with_epoch
+from .delta_frames import with_epoch
+from .stage_runner import StageRunner
 from .tasks import RowBatch
 
 ARRIVED = "arrived"

@@ -77,10 +77,10 @@ class BucketFill:
 
     # The epoch
 
-    def promise(self, taken: BucketInput) -> None:
+    def promise(self, taken_input: BucketInput) -> None:
         """See ``Evaluator``: the epoch has no input."""
 
-    def evaluate(self, now: Now, taken: BucketInput) -> BucketResult:
+    def evaluate(self, now: Now, taken_input: BucketInput) -> BucketResult:
         """See ``Evaluator``."""
         states: dict[str, StateRecord] = {}
         filled = _Filled()
@@ -99,8 +99,10 @@ class BucketFill:
             **self._last.facts.get(BORN, {}),
             **dict.fromkeys(self._match.to_fill, int(now.epoch)),
         }
-        taken = BucketInput(taken.arrive, facts={BORN: born})
-        return BucketResult(taken, every, deltas={view: parts for view, parts in deltas.items() if parts})
+        taken_input = BucketInput(taken_input.arrive, facts={BORN: born})
+        return BucketResult(
+            taken_input, every, deltas={view: parts for view, parts in deltas.items() if parts}
+        )
 
     def commit(self, evaluated: BucketResult) -> None:
         """See ``Evaluator``."""
@@ -115,13 +117,13 @@ class BucketFill:
         filled = _Filled()
         for stage in self._cut.stages:
             for bucket in range(self._last.buckets):
-                done = self._stage(stage, bucket, epoch, states, filled)
-                if done is None:
+                result = self._stage(stage, bucket, epoch, states, filled)
+                if result is None:
                     continue
-                for exchange, parts in done.rows.items():
+                for exchange, parts in result.rows.items():
                     for to, part in parts.items():
                         filled.rows.setdefault(exchange, {}).setdefault(to, []).append(part)
-                for name, at in done.held_at.items():
+                for name, at in result.held_at.items():
                     filled.held_at[name, bucket] = at
         return filled
 
@@ -145,8 +147,8 @@ class BucketFill:
         has_rows = bool(rows) or any(len(delta) for delta in emitted.values())
         if not has_rows and (epoch or bucket or not stepped):
             return None
-        known = {name: record for name, record in states.items() if name.endswith(f"/{bucket}")}
-        task = Task(stage.number, bucket, Instant(epoch, 0, {}), known, rows)
+        of_bucket = {name: record for name, record in states.items() if name.endswith(f"/{bucket}")}
+        task = Task(stage.number, bucket, Instant(epoch, 0, {}), of_bucket, rows)
         return self._fresh.fill(task, emitted, stepped, filled.kept)
 
     def _emitted(self, place: NodeId, bucket: int, epoch: int) -> Delta:

@@ -12,11 +12,11 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Columns, Exchange, Stage
-from evercurrent.core.columns.kernels import Keys, gather, key_words, stack
+from evercurrent.core.columns.kernels import Keys, gather, key_words
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import Route, bucket_of
@@ -29,6 +29,7 @@ from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
+from .delta_frames import together, with_epoch
 from .held_states import HeldStates
 from .limits import InlineLimits
 from .stage_nodes import StageNodes
@@ -438,7 +439,7 @@ class StageRunner:
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
-        return Delta(frames[0] if len(frames) == 1 else _together(frames))
+        return Delta(frames[0] if len(frames) == 1 else together(frames))
 
     def _arriving(self) -> list[Exchange]:
         """Return the exchanges by which rows of sources enter."""
@@ -452,27 +453,6 @@ class StageRunner:
 
 def _size(frames: Iterable[pl.DataFrame]) -> int:
     return sum(int(frame.estimated_size()) for frame in frames)
-
-
-def with_epoch(frame: pl.DataFrame, epoch: int) -> pl.DataFrame:
-    """Return a delta as readers see it: with the number of its epoch before ``_diff``."""
-    numbers = pl.Series(EPOCH, [epoch], pl.UInt64).new_from_index(0, frame.height)
-    columns = frame.get_columns()
-    return pl.DataFrame([*columns[:-1], numbers, columns[-1]])
-
-
-def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return all rows; a part in which a sum is zero in all rows has no column for it."""
-    columns = dict.fromkeys(name for frame in frames for name in frame.columns if name != DIFF)
-    names = [*columns, DIFF]
-    if all(frame.columns == names for frame in frames):
-        return stack(frames)
-    return pl.concat(
-        frame.with_columns(
-            pl.lit(0, pl.Int64).alias(name) for name in names if name not in frame.columns
-        ).select(names)
-        for frame in frames
-    )
 
 
 def _same(before: Saved, after: Saved) -> bool:

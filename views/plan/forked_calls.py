@@ -10,27 +10,27 @@ from .declared_calls import DeclaredCall
 
 
 def forked_calls(
-    calls: list[DeclaredCall], origin: object, fork: object, known: Callable[[Any], Any]
+    calls: list[DeclaredCall], origin: object, fork: object, stand_in: Callable[[Any], Any]
 ) -> list[DeclaredCall]:
     """Return calls over the plan of a ``fork`` in place of its ``origin``. Cost: the calls.
 
-    ``known`` returns what stands for a source or a view, None for any other collection: that becomes a copy. So the engine that
+    ``stand_in`` returns what stands for a source or a view, None for any other collection: that becomes a copy. So the engine that
     was forked is freed, and its checkpoint released, as soon as nobody else holds it.
     """
-    made: dict[int, Any] = {}
+    forks: dict[int, Any] = {}
 
     def forked(value: Any) -> Any:
-        if id(value) in made:
-            return made[id(value)]
+        if id(value) in forks:
+            return forks[id(value)]
         if type(value) in (list, tuple):
             return type(value)(map(forked, value))
         if type(value) is dict:
             return {name: forked(each) for name, each in value.items()}
         if getattr(value, "_plan", None) is not origin:
             return value
-        other = made[id(value)] = known(value)
+        other = forks[id(value)] = stand_in(value)
         if other is None:
-            other = made[id(value)] = copy.copy(value)
+            other = forks[id(value)] = copy.copy(value)
             for name, each in vars(value).items():
                 setattr(other, name, fork if each is origin else forked(each))
         return other

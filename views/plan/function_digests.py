@@ -26,7 +26,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, 
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from evercurrent.core.data.tags import tag_of
+from evercurrent.core.data.tags import own_tag, tag_of
 
 from .digest_scheme import THIRD, scheme
 
@@ -124,7 +124,10 @@ def _is_named(defined: Any, home: str) -> bool:
 
 
 def _place_and_name(defined: Any) -> tuple[str, str]:
-    """Return place and name of a library's function or class: in this library by its tag, a method by that of its class."""
+    """Return place and name of a library's function or class: in this library by its tag, a method by its own or that of its class."""
+    own = own_tag(defined)
+    if own is not None:
+        return own.home, own.kind
     owner, _, method = defined.__qualname__.rpartition(".")
     holder = getattr(sys.modules.get(defined.__module__), owner, None) if owner else None
     tag = tag_of(defined if holder is None else holder)

@@ -1,0 +1,133 @@
+"""A checkpoint that an engine has opened and locked: its files, and the record of a commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from evercurrent.core.state.protocol import State
+from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.spine import Spine
+
+from ..checkpoint import Commit, CommitLog, DeltaRef, Saver, new_writer, versions
+from ..checkpoint.memory_limit import Residence
+from ..checkpoint.piece_files import require_arrow
+from ..checkpoint.saver import Begun
+from ..compiler.builder import Compiled
+from ..epochs.records import CommitMetadata, EvaluatedEpoch
+from ..store import Store
+from ..store.protocol import Abandoned
+from ..store.syncing import is_ending
+from .input_log import InputLog
+from .time_travel import BORN, Past, in_bucket_0
+from .time_travel_reader import PastReader
+
+NOWHERE: Mapping[int, Saved] = {}
+
+
+@dataclass(slots=True)
+class OpenCheckpoint:
+    """A checkpoint whose lock this engine holds."""
+
+    store: Store
+    log: CommitLog
+    saver: Saver
+    residence: Residence
+    past: Past
+    readers: PastReader
+    plan: Mapping[str, Any]
+    states: Mapping[str, State]
+    versions: Mapping[str, str] = field(default_factory=versions)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Facts that other drivers have recorded, which are carried on."""
+    writer: str | None = None
+    """The writer of the last known commit: this engine, or the one that it has gone on from."""
+    commits: int = 0
+    committed_at: float = field(default_factory=time.monotonic)
+    inputs: InputLog | None = None
+    may_log: bool = False
+    """Whether there is a record that earlier versions refuse: they would take the log of this one for empty."""
+    waits: bool = False
+    """Whether the epoch is durable without a commit, as its input is."""
+    is_logging: bool = False
+    """Whether its input is being written."""
+    is_due: bool = False
+    """Whether the next epoch is committed in any case."""
+    staged: tuple[tuple[EvaluatedEpoch, ...], tuple[Commit, Begun] | None] = field(default=((), None))
+    """The epochs that are being written, with their commit and the files that it names, if a commit is due."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch, committed or waiting."""
+        if self.past.waiting:
+            return self.past.waiting[-1].epoch
+        return 0 if self.log.last is None else self.log.last.epoch
+
+    def figures(self) -> dict[str, Any]:
+        """See ``Durability.figures``."""
+        last = self.log.last
+        return {
+            "url": self.store.url,
+            "committed_epoch": None if last is None else last.epoch,
+            "epochs_since": len(self.past.waiting),
+            "resident_bytes": self.residence.held,
+            "resident_limit": self.residence.limit,
+        }
+
+    def commit_of(
+        self,
+        waiting: tuple[EvaluatedEpoch, ...],
+        metadata: CommitMetadata,
+        elsewhere: Mapping[int, Saved] = NOWHERE,
+    ) -> tuple[Commit, Begun]:
+        """Write the files that the record of these epochs names, except those that are written together with it."""
+        saved_states = {
+            name: (state, elsewhere.get(id(state)) or state.saved()) for name, state in self.states.items()
+        }
+        frames = [
+            (view, evaluated.epoch, frame)
+            for evaluated in waiting
+            for view, frame in evaluated.deltas.items()
+        ]
+        begun = self.saver.write_ahead(saved_states, frames)
+        deltas: dict[str, list[DeltaRef]] = {}
+        for (view, _, _), ref in zip(frames, begun.deltas, strict=True):
+            deltas.setdefault(view, []).append(ref)
+        commit = Commit(
+            epoch=waiting[-1].epoch,
+            buckets=1,
+            plan=self.plan,
+            states=begun.records,
+            deltas={view: tuple(refs) for view, refs in deltas.items()},
+            positions=metadata.positions,
+            readers=metadata.readers,
+            epochs=tuple((evaluated.epoch, evaluated.instant, evaluated.watermarks) for evaluated in waiting),
+            facts={**self.facts, "rows": metadata.rows, BORN: self.past.born},
+            # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
+            writer=new_writer(),
+            versions=self.versions,
+        )
+        return commit, begun
+
+
+def let_go(lock: ExitStack) -> None:
+    """Release a lock, at the end of the process or at any other moment."""
+    if is_ending():
+        lock.close()
+    else:
+        lock.__exit__(Abandoned, Abandoned(), None)
+
+
+def require_arrow_types(compiled: Compiled) -> None:
+    """Check that Arrow has the types of all kept rows: the log of inputs would accept others, and no commit would.
+
+    Raises:
+        CheckpointError: a column of a type that Arrow does not have.
+    """
+    for state in in_bucket_0(compiled).values():
+        if isinstance(state, Spine):
+            for name, dtype in state.layout.payload.items():
+                require_arrow(name, dtype)

@@ -1,0 +1,76 @@
+"""The engine, as far as views use it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol
+
+import polars as pl
+
+from ..concurrency.turns import Turn
+from ..epochs.subscriptions import Readers
+from ..proving.proof import Proof
+from ..sinks.origin import Origin
+from ..tracing.history import History as RowHistory
+from ..tracing.lineage import Lineage
+from .published import Published
+
+
+class ViewKeeper(Protocol):
+    """The engine, as far as views use it."""
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch."""
+        ...
+
+    @property
+    def readers(self) -> Readers:
+        """The subscriptions, and the last epochs delivered to those with a name."""
+        ...
+
+    def published(self) -> Published:
+        """Return what is published of the last epoch, which later epochs do not change."""
+        ...
+
+    def reading(self, view: str) -> AbstractContextManager[Published]:
+        """Yield what is published, for a reader of this view inside of the block."""
+        ...
+
+    @property
+    def turn(self) -> Turn:
+        """The lock that a writer holds while all others wait."""
+        ...
+
+    def origin(self, view: str) -> Origin:
+        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
+        ...
+
+    def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
+        """All rows of a view now, or after an epoch."""
+        ...
+
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
+        """Run an epoch without rows in which windows of a view are fired."""
+        ...
+
+    def why(self, view: str, key: object, window: object) -> list[str]:
+        """Explain why windows of a view emit no panes."""
+        ...
+
+    def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
+        """Return the rows of sources from which a row of a view comes."""
+        ...
+
+    def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
+        """Return the changes of the rows of a key, and what caused them."""
+        ...
+
+    def proof_of(self, view: str, sample: float | None = None) -> Proof:
+        """Evaluate a view's definition in a batch, and compare that with what the view holds."""
+        ...
+
+    def watermark_of(self, view: str) -> datetime | int | None:
+        """How far the event time of a view's rows is complete."""
+        ...
