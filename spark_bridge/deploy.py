@@ -168,12 +168,12 @@ def _base() -> dict[str, str]:
 def _of_packages(names: Sequence[str]) -> dict[str, Path]:
     """Return the files of these modules or distributions, and of the distributions that they need."""
     files: dict[str, Path] = {}
-    waiting, done = list(names), set(NOT_NEEDED)
+    waiting, seen_names = list(names), set(NOT_NEEDED)
     while waiting:
         name = waiting.pop()
-        if _plain(name) in done:
+        if _plain(name) in seen_names:
             continue
-        done.add(_plain(name))
+        seen_names.add(_plain(name))
         try:
             installed: Distribution | None = distribution(name)
         except PackageNotFoundError:
@@ -194,7 +194,7 @@ def _plain(name: str) -> str:
 def _needs(installed: Distribution) -> list[str]:
     """Return the distributions that this one needs; those under a condition that is not met are not installed."""
     lines = [line for line in installed.requires or () if "extra ==" not in line]
-    return [found[0] for line in lines if (found := re.match(r"[A-Za-z0-9._-]+", line))]
+    return [match[0] for line in lines if (match := re.match(r"[A-Za-z0-9._-]+", line))]
 
 
 def _is_installed(name: str) -> bool:

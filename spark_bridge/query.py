@@ -259,12 +259,12 @@ class Query(SparkViews, QueryNames):
     def progress(self) -> EpochProgress | None:
         """Return the measures of the last epoch that this process has run; None before the first.
 
-        Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
+        Rows in and out of every view, seconds of each stage and where it ran, what is measures, and the slowest bucket. Each
         epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
         in another process, and there is none.
         """
-        kept = self._batches.opened().progress
-        return kept[-1] if kept else None
+        measures = self._batches.opened().progress
+        return measures[-1] if measures else None
 
     def recent_progress(self) -> list[EpochProgress]:
         """Return the measures of the last hundred epochs that this process has run, the oldest first."""

@@ -45,9 +45,9 @@ def measure(settings: Settings) -> Figure:
     outcomes: dict[str, list[Outcome]] = {}
     for shape in SHAPES:
         batches = 4 if settings.quick else shape.batches
-        settings.say(f"{NAME}: writing {shape.name}")
-        made = write_stream(settings.workspace / f"{NAME}-{shape.files}", _frames(shape, batches), KEYS)
-        where = (str(made.folder), str(shape.warming))
+        settings.report(f"{NAME}: writing {shape.name}")
+        stream = write_stream(settings.workspace / f"{NAME}-{shape.files}", _frames(shape, batches), KEYS)
+        where = (str(stream.folder), str(shape.warming))
         wide = bool(shape.width)
         ours = ("--files", str(shape.files), *(["--wide"] if wide else []))
         other = (str(shape.files), *(["wide"] if wide else []))
@@ -55,17 +55,19 @@ def measure(settings: Settings) -> Figure:
             Program(f"{shape.name}: {OURS}", "bench.programs.spark_chain", (*where, *ours)),
             Program(f"{shape.name}: {ROCKSDB}", "bench.peers.spark_native", ("rocksdb", *where, *other)),
         ]
-        done = interleave(programs, settings.runs, settings.timeout, settings.say)
-        own, peer = done.values()
-        expected = replace(made, files=batches)
+        outcomes_by_label = interleave(programs, settings.runs, settings.timeout, settings.report)
+        own, peer = outcomes_by_label.values()
+        expected = replace(stream, files=batches)
         wrong += [
-            sentence for label, several in done.items() for sentence in faults(label, several, expected)
+            sentence
+            for label, several in outcomes_by_label.items()
+            for sentence in faults(label, several, expected)
         ]
-        lines += [_line(label, several, own) for label, several in done.items()]
+        lines += [_line(label, several, own) for label, several in outcomes_by_label.items()]
         target = Target(f"{shape.name}: Spark with RocksDB / evercurrent, seconds", "times", "at least", 1.0)
         quick = "the target is about more micro-batches" if settings.quick else ""
         verdicts.append(judge(target, ratio(peer, own, "median_ms"), quick))
-        outcomes |= done
+        outcomes |= outcomes_by_label
     sizes = {"keys": KEYS, **{shape.name: shape.rows for shape in SHAPES}}
     title = (
         "shapes of micro-batches, count and sum by key and the histogram of the counts, in a driver of 1 GB"

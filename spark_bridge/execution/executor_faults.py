@@ -58,8 +58,8 @@ def sentence_of(
             f"{fault.what} ({len(named)} of {len(executors)} executors, on {', '.join(sorted(set(named)))})"
         )
         by_remedy.setdefault(fault.remedy, []).append(where)
-    found = "; ".join(f"{', '.join(whats)}: {remedy}" for remedy, whats in by_remedy.items())
-    return f"executors cannot run this query: {found}"
+    faults = "; ".join(f"{', '.join(whats)}: {remedy}" for remedy, whats in by_remedy.items())
+    return f"executors cannot run this query: {faults}"
 
 
 def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fault]:

@@ -109,6 +109,6 @@ def failure_of(error: Exception) -> str:
     """Return in a sentence why tasks failed, of an error that may be a page of Java."""
     text = str(error)
     for pattern, meaning in KNOWN_FAILURES:
-        if found := re.search(pattern, text, re.DOTALL):
-            return meaning.format(*found.groups())
+        if match := re.search(pattern, text, re.DOTALL):
+            return meaning.format(*match.groups())
     return first_line(error)

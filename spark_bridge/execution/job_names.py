@@ -37,5 +37,5 @@ def name_of(epoch: int, stage: int, views: tuple[str, ...]) -> str:
     """
     if stage == 0:
         return f"evercurrent: epoch {epoch}, rows arrive"
-    made = f": {', '.join(views)}" if views else ""
-    return f"evercurrent: epoch {epoch}, stage {stage}{made}"
+    of_views = f": {', '.join(views)}" if views else ""
+    return f"evercurrent: epoch {epoch}, stage {stage}{of_views}"

@@ -107,14 +107,14 @@ class Arriving:
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
             try:
-                done = arrived(self.setup, runner, self.instant, place, chunk)
+                result = arrived(self.setup, runner, self.instant, place, chunk)
             except InputError as error:
                 yield _result(
                     TaskFailure.at_last(error, f"partition {partition} as it arrives", self.attempts)
                 )
                 return
-            done.ran_elsewhere = True
-            yield _result(done)
+            result.ran_elsewhere = True
+            yield _result(result)
 
 
 def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, rows: pa.Table) -> TaskResult:
@@ -198,8 +198,8 @@ class SparkJobs:
             InputError: a value cannot be computed; names stage and bucket.
         """
         rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
-        wanted = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
-        numbers = self._spark.range(0, len(tasks), 1, wanted)
+        task_count = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
+        numbers = self._spark.range(0, len(tasks), 1, task_count)
         stage = tasks[0].stage
         with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
             return _done(
@@ -226,8 +226,8 @@ def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
 
 def _done(results: DataFrame) -> list[TaskResult]:
     column = results.toArrow().column(0)
-    done = [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
-    for one in done:
+    task_results = [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
+    for one in task_results:
         if isinstance(one, TaskFailure):
             raise one.error()
-    return done
+    return task_results

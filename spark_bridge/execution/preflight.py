@@ -79,15 +79,15 @@ def _all_executors(spark: SparkSession, url: str, token: str) -> list[dict[str, 
     for number in range(ROUNDS):
         begun = time.time()
         # The first round does not wait: it mostly finds all.
-        done = probed(
+        probe = probed(
             spark, functools.partial(gathered, url, token), number, pause=0.0 if number == 0 else 0.3
         )
         ended = time.time()
-        for facts in done.facts:
+        for facts in probe.facts:
             clock = facts["clock"]
             ahead = max(0.0, clock - ended) - max(0.0, begun - clock)
             by_executor.setdefault(facts["executor"], {**facts, "ahead": ahead})
-        if len(by_executor) >= done.registered:
+        if len(by_executor) >= probe.registered:
             break
     return list(by_executor.values())
 

@@ -38,17 +38,26 @@ class StageProgress:
         views: Sequence[str],
         seconds: float,
         tasks: Sequence[Task],
-        done: Sequence[TaskResult],
+        results: Sequence[TaskResult],
     ) -> StageProgress:
         """Return the measures of a stage by its tasks, of which stage 0 has none, and their results."""
-        given = {task.bucket: task.size for task in tasks}
-        ran_in: Place = "executors" if any(one.ran_elsewhere for one in done) else "driver"
-        slowest = max(done, key=lambda one: one.seconds, default=None)
-        rows = sum(given.values()) if tasks else sum(one.arrived for one in done)
-        size = sum(task.bytes for task in tasks) if tasks else sum(one.arrived_bytes for one in done)
+        rows_by_bucket = {task.bucket: task.size for task in tasks}
+        ran_in: Place = "executors" if any(one.ran_elsewhere for one in results) else "driver"
+        slowest = max(results, key=lambda one: one.seconds, default=None)
+        rows = sum(rows_by_bucket.values()) if tasks else sum(one.arrived for one in results)
+        size = sum(task.bytes for task in tasks) if tasks else sum(one.arrived_bytes for one in results)
         if slowest is None:
             return StageProgress(stage, tuple(views), ran_in, 0, rows, size, seconds, None, 0.0, 0)
-        own = given.get(slowest.place, slowest.arrived)
+        own = rows_by_bucket.get(slowest.place, slowest.arrived)
         return StageProgress(
-            stage, tuple(views), ran_in, len(done), rows, size, seconds, slowest.place, slowest.seconds, own
+            stage,
+            tuple(views),
+            ran_in,
+            len(results),
+            rows,
+            size,
+            seconds,
+            slowest.place,
+            slowest.seconds,
+            own,
         )
