@@ -259,7 +259,7 @@ class Query(SparkViews, QueryNames):
     def progress(self) -> EpochProgress | None:
         """Return the measures of the last epoch that this process has run; None before the first.
 
-        Rows in and out of every view, seconds of each stage and where it ran, what is measures, and the slowest bucket. Each
+        Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
         epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
         in another process, and there is none.
         """
