@@ -81,7 +81,7 @@ class ParquetFolder:
         """See ``Sink.close``: nothing is open between two files."""
 
     def _put(self, rows: pl.DataFrame, first: int, last: int) -> None:
-        self._own(first)
+        self._own(last)
         buffer = BytesIO()
         rows.write_parquet(buffer)
         name = f"{first:012d}-{last:012d}.parquet"
@@ -93,7 +93,7 @@ class ParquetFolder:
             ) from None
 
     def _own(self, epoch: int) -> None:
-        """Name who writes from this epoch on, before the first file: all that is there has been found to be this view's."""
+        """Name who has written this epoch, before its file: all that is there has been found to be this view's."""
         name = f"{OWNER}{self._origin.token(epoch)}"
         if name == self._owner:
             return
