@@ -53,6 +53,7 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     doomed.check()
 
 
+@long_only
 def test_executors_without_this_package_are_named_at_once(tmp_path: Path) -> None:
     """By a Python that has nothing but its own library."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
