@@ -39,6 +39,16 @@ def run_batch(
     The result is that of an engine into which the same rows were pushed in one epoch. With ``is_all`` no row will come
     after these: every watermark moves to the end of time, so that all windows close.
 
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> views = spark_bridge.run_batch(engine, {"hits": spark.read.parquet("hits")})  # doctest: +SKIP
+    >>> views.view("visitors").to_spark().show()  # doctest: +SKIP
+
     Args:
         engine: an engine with sources and views, into which nothing was pushed.
         sources: a DataFrame for every source.

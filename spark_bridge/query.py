@@ -85,6 +85,16 @@ def run(
     an epoch of its own before the first micro-batch, or refused with the way out. One that is no longer declared is dropped with
     ``Checkpoint(path, drop=("name",))``.
 
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> stream = spark.readStream.schema("ip string").parquet("hits")  # doctest: +SKIP
+    >>> query = spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint")  # doctest: +SKIP
+
     Args:
         engine: an engine that declares sources and views.
         sources: a streaming DataFrame for every source, with its columns and types.
@@ -218,7 +228,21 @@ def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> Non
 
 
 class Query(SparkViews, QueryNames):
-    """A running query, and its views. Made by ``run``."""
+    """A running query, and its views. Made by ``run``.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> stream = spark.readStream.schema("ip string").parquet("hits")  # doctest: +SKIP
+    >>> query = spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint")  # doctest: +SKIP
+    >>> query.process_all_available()  # doctest: +SKIP
+    >>> query.view("visitors").read()  # doctest: +SKIP
+    >>> query.stop()  # doctest: +SKIP
+    """
 
     def __init__(
         self,

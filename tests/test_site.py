@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 import evercurrent
+import evercurrent.spark_bridge
+import evercurrent.testing
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -61,8 +63,11 @@ def test_each_public_name_is_in_the_reference() -> None:
 
 
 def test_each_public_name_has_an_example() -> None:
-    """It is a doctest, so what it shows is true. Other names are those of types and of values."""
-    names = {name: getattr(evercurrent, name) for name in evercurrent.__all__}
+    """It is a doctest, so what it shows is true, except where it needs a Spark session. Other names are those of types and values."""
+    modules = (evercurrent, evercurrent.testing, evercurrent.spark_bridge)
+    names = {
+        f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in module.__all__
+    }
     without = [
         name for name, each in names.items()
         if (inspect.isfunction(each) or inspect.isclass(each)) and ">>> " not in (each.__doc__ or "")

@@ -30,7 +30,20 @@ ROUNDS = 8
 
 
 class PreflightError(EvercurrentError):
-    """Executors cannot run a query: lists each fault with the hosts that have it, and the remedy."""
+    """Executors cannot run a query: lists each fault with the hosts that have it, and the remedy.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.session(master="spark://host:7077")  # doctest: +SKIP
+    >>> try:  # doctest: +SKIP
+    ...     query = spark_bridge.run(engine, {"hits": spark.readStream.table("hits")}, checkpoint="/shared/hits")
+    ... except spark_bridge.PreflightError as error:
+    ...     print(error)
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,20 @@ def views(
     uses the last commit at that time; to read several views as of one epoch, pass the ``epoch`` of one to ``read`` of the
     others.
 
+    >>> import tempfile
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> def declared(checkpoint: str | None = None) -> ec.Engine:
+    ...     engine = ec.Engine(checkpoint=checkpoint)
+    ...     _ = engine.view("visitors", engine.source("hits", {"ip": pl.String}).group_by("ip").len("n"))
+    ...     return engine
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with declared(folder) as engine:
+    ...         _ = engine.push("hits", {"ip": ["a", "a"]})
+    ...     spark_bridge.views(declared(), folder)["visitors"].read().rows()
+    [('a', 2)]
+
     Args:
         engine: declares the sources and views of the checkpoint; nothing is pushed into it, and it is not changed.
         checkpoint: the folder or url; of a ``Checkpoint``, the path, ``drop`` (names that are not declared here) and
@@ -86,7 +100,18 @@ def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None)
 
 
 class SparkViews:
-    """The views of an engine in a checkpoint, by name, with its epoch, watermarks and ledger."""
+    """The views of an engine in a checkpoint, by name, with its epoch, watermarks and ledger.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> views = spark_bridge.run_batch(engine, {"hits": spark.read.parquet("hits")})  # doctest: +SKIP
+    >>> views.epoch_number, list(views.views)  # doctest: +SKIP
+    """
 
     def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
         self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
@@ -151,6 +176,21 @@ class SparkView(TableForms, Outputs):
     """A named result in a checkpoint, as of its last epoch or an older one that is retained.
 
     A sink that is written from it (``to_sql`` and the like) looks for new epochs twice a second, in a thread of this process.
+
+    >>> import tempfile
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> def declared(checkpoint: str | None = None) -> ec.Engine:
+    ...     engine = ec.Engine(checkpoint=checkpoint)
+    ...     _ = engine.view("visitors", engine.source("hits", {"ip": pl.String}).group_by("ip").len("n"))
+    ...     return engine
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with declared(folder) as engine:
+    ...         _ = engine.push("hits", {"ip": ["a", "a"]})
+    ...     view: spark_bridge.SparkView = spark_bridge.views(declared(), folder)["visitors"]
+    ...     view.epoch, [delta.rows() for delta in view.deltas()]
+    (1, [[('a', 2, 1, 1)]])
     """
 
     def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:

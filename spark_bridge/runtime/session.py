@@ -94,6 +94,11 @@ def session(
     in the cluster's storage serves too. Without it executors run the program that ``PYSPARK_PYTHON`` names, or this
     process's path of Python. Before the first micro-batch ``run`` checks that it fits.
 
+    >>> from evercurrent import spark_bridge
+    >>> from evercurrent.spark_bridge import deploy
+    >>> archive = deploy.archive("environment.tar.gz")  # doctest: +SKIP
+    >>> spark = spark_bridge.session(master="spark://host:7077", archive=archive)  # doctest: +SKIP
+
     Args:
         app_name: the name of the application, as Spark shows it.
         master: the cluster: "spark://host:7077", "yarn", "k8s://..."; by default that of Spark's own configuration.
@@ -178,6 +183,10 @@ def local_session(
 
     ``settings`` (or keywords: ``**{"spark.ui.enabled": True}``) override ``local_settings``. ``ensure_java`` finds a Java
     first; workers run this Python unless ``PYSPARK_PYTHON`` names another. Starting takes some 5 seconds.
+
+    >>> from evercurrent import spark_bridge
+    >>> spark = spark_bridge.local_session(cores=1)  # doctest: +SKIP
+    >>> spark.range(3).count()  # doctest: +SKIP
 
     Raises:
         SparkMissingError: pyspark is not installed.

@@ -30,6 +30,19 @@ class EpochProgress:
     ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
     last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
     how far the event time of each source is complete, as those of an engine.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import spark_bridge
+    >>> engine = ec.Engine()
+    >>> hits = engine.source("hits", {"ip": pl.String})
+    >>> _ = engine.view("visitors", hits.group_by("ip").len("n"))
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> stream = spark.readStream.schema("ip string").parquet("hits")  # doctest: +SKIP
+    >>> query = spark_bridge.run(engine, {"hits": stream}, checkpoint="hits.checkpoint")  # doctest: +SKIP
+    >>> progress = query.progress()  # doctest: +SKIP
+    >>> if progress is not None:  # doctest: +SKIP
+    ...     print(progress.epoch, progress.seconds, progress.views["visitors"].rows_out)
     """
 
     epoch: int

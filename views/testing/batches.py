@@ -17,7 +17,20 @@ BEGINNING = 1_704_067_200_000_000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One epoch of a history: processing time, rows by source, and watermarks that are moved after them."""
+    """One epoch of a history: processing time, rows by source, and watermarks that are moved after them.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> from datetime import UTC, datetime
+    >>> from evercurrent import testing
+    >>> batch = testing.Batch(datetime(2024, 1, 1, tzinfo=UTC), {"words": pl.DataFrame({"word": ["a", "a"]})})
+    >>> batch.push(shop())
+    1
+    """
 
     at: datetime
     rows: Mapping[str, pl.DataFrame] = field(default_factory=dict)

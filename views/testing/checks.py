@@ -40,6 +40,18 @@ def assert_split_and_order_do_not_matter(
     depend on when they are emitted. The check does not hold either for a watermark that follows the rows together with
     ``.lateness(...)``, as which rows are too late then depends on their order.
 
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> from datetime import UTC, datetime
+    >>> from evercurrent import testing
+    >>> words = pl.DataFrame({"word": ["b", "a", "b"]})
+    >>> history = [testing.Batch(datetime(2024, 1, 1, 12, hour, tzinfo=UTC), {"words": words}) for hour in range(3)]
+    >>> testing.assert_split_and_order_do_not_matter(shop, history)
+
     Raises:
         AssertionError: the rows differ; names the view, the way in which the history was cut, and these rows.
     """
@@ -67,6 +79,18 @@ def assert_retractions_sum(view: View, *, signed: bool = False) -> None:
 
     ``signed``: rows may have negative counts, as after ``minus``; such rows are not compared in the end.
 
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> from evercurrent import testing
+    >>> engine = shop()
+    >>> _ = engine.push("words", {"word": ["a", "b"]})
+    >>> _ = engine.push("words", {"word": ["a"]})
+    >>> testing.assert_retractions_sum(engine.views["counts"])
+
     Raises:
         AssertionError: they do not; names the epoch or the rows.
         EpochGoneError: the first deltas are no longer retained; make the engine with ``Engine(retain=Retain(...))``.
@@ -92,6 +116,18 @@ def assert_replay_is_equal(
     make: Callable[[], Engine], history: History, *, views: Sequence[str] | None = None
 ) -> None:
     """Check that the same history gives the same deltas again, epoch by epoch, row by row.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> from datetime import UTC, datetime
+    >>> from evercurrent import testing
+    >>> words = pl.DataFrame({"word": ["b", "a", "b"]})
+    >>> history = [testing.Batch(datetime(2024, 1, 1, 12, hour, tzinfo=UTC), {"words": words}) for hour in range(3)]
+    >>> testing.assert_replay_is_equal(shop, history)
 
     Raises:
         AssertionError: names the view, whose definition depends on something besides its input.

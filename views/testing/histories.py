@@ -55,8 +55,17 @@ def histories(
     columns, by "column" or "source.column"; without one, a column has a few values of its type and null. Not for sources
     with ``perfect()``, which refuse rows that are out of order.
 
-        @given(testing.histories(build))
-        def test_order(history): testing.assert_split_and_order_do_not_matter(build, history)
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import testing
+    >>> from hypothesis import given
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> @given(testing.histories(shop))
+    ... def test_order(history: testing.History) -> None:
+    ...     testing.assert_split_and_order_do_not_matter(shop, history)
 
     Raises:
         InputError: a column has a type that needs ``cells``.

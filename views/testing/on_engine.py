@@ -21,7 +21,20 @@ _WORDS = ("at", "rows", "watermark", *_EXPECTS, "refused", "note")
 
 
 def run_case(transcript: Transcript) -> Report:
-    """Run a case of any format; one about an engine has the views that it declares, or those of the application it names."""
+    """Run a case of any format; one about an engine has the views that it declares, or those of the application it names.
+
+    >>> from evercurrent import testing
+    >>> case = testing.Transcript(
+    ...     "two words",
+    ...     "engine-transcript/1",
+    ...     {
+    ...         "sources": {"words": {"columns": {"word": "String"}}},
+    ...         "views": {"counts": "words.group_by('word').len('n')"},
+    ...         "steps": [{"rows": {"words": [["a"], ["a"]]}, "contents": {"counts": [{"word": "a", "n": 2}]}}],
+    ...     },
+    ... )
+    >>> testing.run_case(case).check()
+    """
     if transcript.format != ENGINE:
         return run_transcript(transcript)
     return run_on_engine(transcript, maker(transcript))
@@ -49,6 +62,16 @@ def run_on_engine(transcript: Transcript, make: Callable[[], Engine]) -> Report:
     by source); then the rows that views have emitted (``expect``: by view), the rows that they hold (``contents``) and the
     number of refused rows of a source (``refused``) are compared. A view that has occurred in an ``expect`` must not emit
     anything unexpected from then on.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> from evercurrent import testing
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> step = {"rows": {"words": [{"word": "a"}]}, "expect": {"counts": [{"word": "a", "n": 1}]}}
+    >>> testing.run_on_engine(testing.Transcript("a word", "engine-transcript/1", {"steps": [step]}), shop).check()
 
     Raises:
         InputError: a word is unknown, a time is not valid, or the engine raised an error; names the file and the step.

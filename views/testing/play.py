@@ -47,6 +47,17 @@ class Play:
     """A script for an engine. Methods return the script itself, so that they can be chained.
 
     As a context manager it ends by checking that no view with expectations has emitted anything more.
+
+    >>> import evercurrent as ec
+    >>> import polars as pl
+    >>> def shop() -> ec.Engine:
+    ...     engine = ec.Engine()
+    ...     _ = engine.view("counts", engine.source("words", {"word": pl.String}).group_by("word").len("n"))
+    ...     return engine
+    >>> from evercurrent import testing
+    >>> with testing.play(shop()) as script:
+    ...     script.rows("words", [{"word": "a"}, {"word": "a"}]).expect("counts", [{"word": "a", "n": 2}]).engine.epoch_number
+    1
     """
 
     def __init__(self, engine: Engine, clock: HandClock) -> None:

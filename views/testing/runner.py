@@ -25,12 +25,44 @@ _WORDS = (*_INPUTS, *_CHECKS, *_NOT_OURS, "note")
 
 
 class TranscriptError(AssertionError):
-    """The error of a transcript whose output is not as expected."""
+    """The error of a transcript whose output is not as expected.
+
+    >>> from evercurrent import testing
+    >>> case = testing.Transcript(
+    ...     "two words",
+    ...     "engine-transcript/1",
+    ...     {
+    ...         "sources": {"words": {"columns": {"word": "String"}}},
+    ...         "views": {"counts": "words.group_by('word').len('n')"},
+    ...         "steps": [{"rows": {"words": [["a"], ["a"]]}, "contents": {"counts": [{"word": "a", "n": 3}]}}],
+    ...     },
+    ... )
+    >>> try:
+    ...     testing.run_case(case).check()
+    ... except testing.TranscriptError as error:
+    ...     print(str(error).splitlines()[0])
+    transcript 'two words'
+    """
 
 
 @dataclass(slots=True)
 class Report:
-    """The result of a transcript."""
+    """The result of a transcript.
+
+    >>> from evercurrent import testing
+    >>> case = testing.Transcript(
+    ...     "two words",
+    ...     "engine-transcript/1",
+    ...     {
+    ...         "sources": {"words": {"columns": {"word": "String"}}},
+    ...         "views": {"counts": "words.group_by('word').len('n')"},
+    ...         "steps": [{"rows": {"words": [["a"], ["a"]]}, "contents": {"counts": [{"word": "a", "n": 2}]}}],
+    ...     },
+    ... )
+    >>> report: testing.Report = testing.run_case(case)
+    >>> report.failures
+    []
+    """
 
     id: str
     failures: list[str] = field(default_factory=list)
@@ -61,6 +93,22 @@ def run_transcript(transcript: Transcript, *, always: bool = False) -> Report:
 
     A step is one epoch: first processing time is moved, then the rows of ``input`` come, then the watermark moves.
     ``always`` emits panes even if nothing has changed.
+
+    >>> from evercurrent import testing
+    >>> case = testing.Transcript(
+    ...     "two rows",
+    ...     "window-transcript/1",
+    ...     {
+    ...         "window": {"type": "fixed", "size": "1min"},
+    ...         "aggregate": "sum",
+    ...         "steps": [
+    ...             {"input": [{"key": "a", "v": 5, "t": "12:00:26"}, {"key": "a", "v": 2, "t": "12:00:30"}], "watermark": "12:06:00"},
+    ...             {"expect": [{"window": ["12:00:00", "12:01:00"], "value": 7}]},
+    ...         ],
+    ...     },
+    ... )
+    >>> testing.run_transcript(case).passed
+    True
 
     Raises:
         PlanError: the pipeline is refused.

@@ -23,7 +23,21 @@ _REAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One case of a file: its own entries, ``case``, and those of its file for all cases, ``header``."""
+    """One case of a file: its own entries, ``case``, and those of its file for all cases, ``header``.
+
+    >>> from evercurrent import testing
+    >>> case = testing.Transcript(
+    ...     "two words",
+    ...     "engine-transcript/1",
+    ...     {
+    ...         "sources": {"words": {"columns": {"word": "String"}}},
+    ...         "views": {"counts": "words.group_by('word').len('n')"},
+    ...         "steps": [{"rows": {"words": [["a"], ["a"]]}, "contents": {"counts": [{"word": "a", "n": 2}]}}],
+    ...     },
+    ... )
+    >>> testing.run_case(case).passed
+    True
+    """
 
     id: str
     format: str
@@ -49,6 +63,15 @@ def load_transcripts(path: str | Path) -> list[Transcript]:
 
     The file holds an object, or in YAML a mapping, with ``format``, ``cases`` (each with an ``id``), and entries that
     apply to all of them. YAML is read if PyYAML is installed; times of the day are text there too.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from evercurrent import testing
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "test_shop.transcript.json")
+    ...     _ = path.write_text('{"format": "engine-transcript/1", "cases": [{"id": "nothing", "sources": {}, "views": {}}]}')
+    ...     [str(case) for case in testing.load_transcripts(path)]
+    ['test_shop.transcript.json: nothing']
 
     Raises:
         FileError: it cannot be read, or is not of one of the formats.
