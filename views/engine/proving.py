@@ -18,7 +18,7 @@ from evercurrent.core.eventtime.triggers.window_columns import PENDING
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
 from ..inspection.open_windows import open_windows
-from ..plan.declared_calls import FORKED, NAMED
+from ..plan.declared_calls import NAMED
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 from ..plan.windowed import panes_of
@@ -69,10 +69,6 @@ class Prover:
         self._now = now
         self._earlier = earlier
         self._kept = {id(view): view for view in views.values()}
-        for call in reversed(plan.calls):
-            # The calls were made on the views of the engine that was forked.
-            if call.method == FORKED and (view := self._kept.get(id(call.result))) is not None:
-                self._kept[id(call.receiver)] = view
 
     def proof(self, name: str, share: float | None = None) -> Proof:
         """Return the proof of a view, of a share of its keys if one is given, with the epochs from which on rows differ.

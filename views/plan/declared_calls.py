@@ -20,9 +20,6 @@ K = TypeVar("K", bound=type)
 NAMED = ""
 """In place of a method: the collection was given a name, as a view."""
 
-FORKED = "fork"
-"""In place of a method: the collection is the view of a fork of its engine."""
-
 _within = threading.local()
 
 
@@ -98,7 +95,7 @@ class Replay:
     def _again(self, call: DeclaredCall) -> None:
         try:
             receiver, args, kwargs = self._standing((call.receiver, call.args, dict(call.kwargs)))
-            named = call.method in (NAMED, FORKED)
+            named = call.method == NAMED
             self._made[id(call.result)] = (
                 receiver if named else getattr(receiver, call.method)(*args, **kwargs)
             )

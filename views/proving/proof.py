@@ -12,7 +12,7 @@ import polars as pl
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH
 
-from ..plan.declared_calls import FORKED, NAMED, DeclaredCall
+from ..plan.declared_calls import NAMED, DeclaredCall
 from .batch import DIFF, Batch, is_among
 from .windows import UnprovableError
 
@@ -151,9 +151,8 @@ class Evaluation:
         Raises:
             UnprovableError: it cannot be evaluated; says why.
         """
-        proved = set(self._other_forks(view))
         for value_id in sorted(self._behind(view), key=lambda value_id: self._order.get(value_id, -1)):
-            self._values[value_id] = self._evaluated(value_id, is_proved=value_id in proved)
+            self._values[value_id] = self._evaluated(value_id, is_proved=value_id == id(view))
         batch = self._values[id(view)]
         if isinstance(batch, UnprovableError):
             raise batch
@@ -161,13 +160,6 @@ class Evaluation:
         if batch.log:
             raise UnprovableError(_is_log(batch.log))
         return batch.consolidated()
-
-    def _other_forks(self, view: Any) -> Iterator[int]:
-        """Yield the ids of a view and of the same view in the engines from which this one was forked."""
-        yield id(view)
-        while (call := self._calls.get(id(view))) is not None and call.method == FORKED:
-            view = call.receiver
-            yield id(view)
 
     def _behind(self, view: Any) -> set[int]:
         """Return the ids of all that a view was declared from, and of itself."""
@@ -205,7 +197,7 @@ class Evaluation:
 
     def _again(self, call: DeclaredCall) -> Any:
         receiver = self._standing(call.receiver)
-        if call.method in (NAMED, FORKED):
+        if call.method == NAMED:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
         try:
