@@ -11,11 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from .nulls import FEW_TEXTS, is_listed, nulls_in
-from .value_words import Words, is_one_word, one_of_each, physical
-from .whole_columns import AnyColumn, Whole, series_of
-
-FEW_VALUES = 32
-"""Up to this many values Python is as fast as numpy, whose calls cost as much as visiting so many."""
+from .value_words import Words, one_of_each
+from .whole_columns import AnyColumn, Whole, is_one_word, physical, series_of
 
 Mask = npt.NDArray[np.bool_]
 OrderWords = npt.NDArray[np.int64] | Words

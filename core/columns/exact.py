@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .grouping import is_ones
-from .kernels import Floats, Index, Ints, Mask, least_and_greatest
+from .kernels import Floats, Index, Ints, Mask, is_ones, least_and_greatest
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from .kernels import FEW_VALUES, UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, key_words, physical
+from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, is_ones, key_words, physical
 from .value_words import SPREAD
 from .whole_columns import AnyColumn
 
@@ -30,13 +30,6 @@ RUN = 1 << 10
 
 SWAPS = 16
 """How many passes swap neighbours that are out of order before the words are sorted in another way."""
-
-
-def is_ones(values: Ints) -> bool:
-    """Return whether all values are 1, as the diffs of rows that are only added are."""
-    if len(values) <= FEW_VALUES:
-        return len(values) > 0 and values.tolist().count(1) == len(values)
-    return bool(values[0] == 1) and bool((values == 1).all())
 
 
 @dataclass(frozen=True)

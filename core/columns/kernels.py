@@ -11,16 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from .comparisons import FEW_VALUES as FEW_VALUES
 from .key_hash import hashed
 from .nulls import nulls_in
 from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
-from .value_words import Ints as Ints
 from .value_words import Words as Words
-from .value_words import is_one_word as is_one_word
-from .value_words import physical as physical
-from .whole_columns import AnyColumn, Whole, series_of
+from .whole_columns import FEW_VALUES as FEW_VALUES
+from .whole_columns import AnyColumn, Whole
+from .whole_columns import Ints as Ints
+from .whole_columns import is_one_word as is_one_word
+from .whole_columns import is_ones as is_ones
+from .whole_columns import least_and_greatest as least_and_greatest
+from .whole_columns import physical as physical
+from .whole_columns import series_of as series_of
 
 Column = TypeVar("Column", pl.Series, Whole, AnyColumn)
 
@@ -129,14 +132,6 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     elif dtype != pl.Int64:
         column = column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
     return column if nulls is None else column.set(pl.Series(nulls), None)
-
-
-def least_and_greatest(values: Ints) -> tuple[int, int]:
-    """Return the bounds of some values, of which there is at least one."""
-    if len(values) <= FEW_VALUES:
-        listed = values.tolist()
-        return min(listed), max(listed)
-    return int(values.min()), int(values.max())
 
 
 def expand(lower: Index, upper: Index) -> tuple[Index, Index]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from .value_words import NULL_WORD, SPREAD, Index, Ints, Words, is_one_word, one_of_each, physical
+from .value_words import NULL_WORD, SPREAD, Index, Words, one_of_each
+from .whole_columns import Ints, is_one_word, physical
 
 
 def stable_words(columns: Sequence[pl.Series], height: int) -> Words:

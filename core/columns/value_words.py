@@ -29,9 +29,8 @@ import pyarrow as pa
 
 from .nulls import nulls_in
 from .polars_versions import of_arrow
-from .whole_columns import AnyColumn, Whole
+from .whole_columns import Ints, physical
 
-Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.intp]
 
@@ -77,30 +76,6 @@ NEWEST, OLDEST = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
 
 LEADING = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [2**64 - 1], np.uint64)
 """The mask of the first bytes of a word, by their number."""
-
-
-def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
-    """Return whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
-    return (
-        len(dtypes) == 1
-        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
-        and dtypes[0] not in (pl.Int128, pl.UInt128)
-    )
-
-
-def physical(column: AnyColumn) -> Ints:
-    """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
-    if isinstance(column, Whole):
-        return column.int64
-    kind = type(column.dtype)
-    if kind is pl.UInt64:
-        filled = column.fill_null(0) if column.has_nulls() else column
-        words: Ints = filled.to_numpy().view(np.int64)
-        return words
-    if kind is not pl.Int64:
-        column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
-    values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
-    return values
 
 
 def row_words(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:

@@ -1,7 +1,8 @@
-"""Columns of whole numbers that are arrays until somebody needs them as columns of polars."""
+"""Whole numbers: columns of them that are arrays until somebody needs them as columns of polars, and their values and bounds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Whole64 = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
+
+FEW_VALUES = 32
+"""Up to this many values Python is as fast as numpy, whose calls cost as much as visiting so many."""
 
 TYPES: dict[np.dtype[Any], pl.DataType] = {
     np.dtype(np.int64): pl.Int64(),
@@ -49,7 +53,7 @@ class Whole:
         return self._series
 
     @property
-    def int64(self) -> Whole64:
+    def int64(self) -> Ints:
         """Return the values as int64; those of UInt64 wrap, losslessly."""
         kind = self.values.dtype
         if kind == np.int64:
@@ -72,3 +76,42 @@ AnyColumn = pl.Series | Whole
 def series_of(column: AnyColumn) -> pl.Series:
     """Return a column as one of polars."""
     return column.series if isinstance(column, Whole) else column
+
+
+def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
+    """Return whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
+    return (
+        len(dtypes) == 1
+        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
+        and dtypes[0] not in (pl.Int128, pl.UInt128)
+    )
+
+
+def physical(column: AnyColumn) -> Ints:
+    """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
+    if isinstance(column, Whole):
+        return column.int64
+    kind = type(column.dtype)
+    if kind is pl.UInt64:
+        filled = column.fill_null(0) if column.has_nulls() else column
+        words: Ints = filled.to_numpy().view(np.int64)
+        return words
+    if kind is not pl.Int64:
+        column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
+    values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
+    return values
+
+
+def is_ones(values: Ints) -> bool:
+    """Return whether all values are 1, as the diffs of rows that are only added are."""
+    if len(values) <= FEW_VALUES:
+        return len(values) > 0 and values.tolist().count(1) == len(values)
+    return bool(values[0] == 1) and bool((values == 1).all())
+
+
+def least_and_greatest(values: Ints) -> tuple[int, int]:
+    """Return the bounds of some values, of which there is at least one."""
+    if len(values) <= FEW_VALUES:
+        listed = values.tolist()
+        return min(listed), max(listed)
+    return int(values.min()), int(values.max())

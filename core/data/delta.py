@@ -92,6 +92,14 @@ class Delta:
         columns = self._columns
         return self.frame.get_column(name) if columns is None else columns[name]
 
+    def columns(self, names: Iterable[str]) -> list[AnyColumn]:
+        """Return data columns."""
+        columns = self._columns
+        if columns is None:
+            frame = self.frame
+            return [frame.get_column(name) for name in names]
+        return [columns[name] for name in names]
+
     def renamed(self, copies: Mapping[str, str]) -> list[AnyColumn]:
         """Return the columns that these name, under their new names."""
         columns, frame = self._columns, self._frame
@@ -156,7 +164,7 @@ class Delta:
         """Return the ``key_words`` of these columns. Cost: that of ``key_words``, the first time."""
         keys = self._words_by.get((names, routed))
         if keys is None:
-            keys = key_words([self.column(name) for name in names], self.height, routed)
+            keys = key_words(self.columns(names), self.height, routed)
             self._words_by[names, routed] = keys
         return keys
 

@@ -7,7 +7,7 @@ them. The state of a group is these columns and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,11 +33,12 @@ from ..columns.exact import (
     wide_integers,
     wide_limbs,
 )
-from ..columns.kernels import Floats, Ints, least_and_greatest, physical
+from ..columns.kernels import Floats, Ints, Keys, least_and_greatest, physical
 from ..columns.nulls import nulls_in
 from ..columns.whole_columns import AnyColumn, Whole, series_of
-from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
+from .aggregate_contract import AggregateState, Change
+from .aggregate_contract import Sums as Sums
 from .aggregates import Additive, AdditiveKind
 
 LENGTH = "length"
@@ -51,11 +52,6 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
 
 DIGITS = 38
 """The most digits of a decimal."""
-
-ROOM = 2**62
-"""Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
-
-Sums = Mapping[str, Ints]
 
 RowPart = Callable[[str, AnyColumn, Ints], dict[str, Ints]]
 """What each row of an input, by its name, adds to additive columns that are called after it."""
@@ -72,28 +68,21 @@ def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]
     return tuple(needed)
 
 
-def contributions(parts: Sequence[tuple[str, RowPart]], rows: Delta, diffs: Ints) -> dict[str, Ints]:
-    """Return the additive columns of each row: what it adds to its group, its diff included."""
+def contributions(
+    parts: Sequence[tuple[str, RowPart]], columns: Sequence[AnyColumn], diffs: Ints
+) -> dict[str, Ints]:
+    """Return the additive columns of each row: what it adds to its group, its diff included. ``columns`` has that of each part."""
     added: dict[str, Ints] = {LENGTH: diffs}
-    for name, part in parts:
-        added |= part(name, rows.column(name), diffs)
+    for (name, part), column in zip(parts, columns, strict=True):
+        added |= part(name, column, diffs)
     return added
 
 
-def require_room(where: str, sums: Sums, modulo: Collection[str]) -> None:
-    """Check that sums cannot wrap in the next epoch; those in ``modulo`` may.
-
-    Raises:
-        ArithmeticRefusedError: one could.
-    """
-    for name, column in sums.items():
-        if name in modulo or not len(column):
-            continue
-        least, greatest = least_and_greatest(column)
-        if greatest >= ROOM or least <= -ROOM:
-            raise ArithmeticRefusedError(
-                f"{where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
-            )
+def spread(rows: Sequence[Sums], name: str, sizes: Sequence[int]) -> Ints:
+    """Return one additive column over the rows of several inputs, of these sizes; zero in those that do not have it."""
+    return np.concatenate(
+        [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
+    )
 
 
 def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
@@ -169,13 +158,24 @@ class Kind:
     """Whether the result is additive itself: then a difference of results is the result for the rows that came and went."""
 
 
-def finish(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, height: int) -> AnyColumn:
-    """Return the aggregate of each of ``height`` groups, from their sums. ``dtype`` is the type of the input.
+class AdditiveState(AggregateState):
+    """An aggregate that is a function of the group's additive columns. ``dtype`` is the type of its input.
 
-    Raises:
-        ArithmeticRefusedError: a value does not fit the type that polars gives the aggregate.
+    A value that does not fit the type that polars gives the aggregate raises an ``ArithmeticRefusedError``.
     """
-    return KINDS[aggregate.kind].finish(aggregate, dtype, sums, height)
+
+    def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
+        self._aggregate = aggregate
+        self._dtype = dtype
+        self._finish = KINDS[aggregate.kind].finish
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        return series_of(self._finish(self._aggregate, self._dtype, sums, len(keys)))
+
+    def change(self, change: Change) -> AnyColumn:
+        """See ``AggregateState``."""
+        return self._finish(self._aggregate, self._dtype, change.sums, len(change.groups))
 
 
 def _sum_of(name: str, sums: Sums, height: int) -> Ints:

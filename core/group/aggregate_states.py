@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from abc import abstractmethod
+from typing import Self
 
 import numpy as np
 import polars as pl
 
-from ..columns.comparisons import differ
 from ..columns.grouping import Groups
 from ..columns.kernels import Index, Ints, Keys, Mask, at, gather, key_words, stack
 from ..columns.row_values import twice
-from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows, all_rows, first_rows, rows_change
@@ -23,8 +19,8 @@ from ..state.partitioning import WORDS, Route
 from ..state.run import Layout, Run, make_run
 from ..state.snapshot import Saved
 from ..state.spine import Spine
-from .accumulators import Sums, finish
-from .aggregates import Additive, Custom, Distinct, FirstBy, RecomputedAggregate, SuppliedValue
+from .aggregate_contract import AggregateState, Change, StoredStates, Sums
+from .aggregates import Custom, Distinct, FirstBy, RecomputedAggregate, SuppliedValue
 from .user_states import PICKLED, StateForm
 
 OWNER = "__owner"
@@ -33,92 +29,6 @@ STATE = "state"
 
 MOST_WRITTEN_OUT = 1 << 26
 """The most rows that an aggregate over single rows takes, if rows have counts above one."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """The rows of touched groups before this epoch, followed by the rows after it.
-
-    ``keys`` are the touched groups, ascending. ``groups`` is the group of each row: first the ``count_before`` groups
-    that existed, then those that exist now. ``sums`` are the additive columns of the rows.
-    """
-
-    keys: Keys
-    groups: Index
-    count_before: int
-    sums: Sums
-
-    @staticmethod
-    def of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
-        """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
-        before, after = sums
-        were, are = existed.nonzero()[0], exists.nonzero()[0]
-        nothing = np.zeros(len(existed), np.int64)
-        both = {
-            name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
-            for name, column in after.items()
-        }
-        return Change(keys, np.concatenate((were, are)), len(were), both)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.groups)
-
-    @property
-    def signs(self) -> Ints:
-        """Return -1 for rows before, +1 for rows after."""
-        signs = np.ones(len(self.groups), np.int64)
-        signs[: self.count_before] = -1
-        return signs
-
-    def unchanged(self, columns: Sequence[AnyColumn]) -> Mask | None:
-        """Return which rows exist before and after, equal in these columns; None if none do."""
-        if 2 * self.count_before == len(self.groups) == 2 * len(self.keys.first):
-            before, after = np.arange(self.count_before), np.arange(self.count_before, len(self.groups))
-        else:
-            place = np.full(len(self.keys.first), -1)
-            place[self.groups[: self.count_before]] = np.arange(self.count_before)
-            before = place[self.groups[self.count_before :]]
-            after = np.flatnonzero(before >= 0)
-            before, after = before[after], after + self.count_before
-        for column in columns:
-            if not len(after):
-                return None
-            if isinstance(column, Whole):
-                is_equal = column.values[before] == column.values[after]
-            else:
-                is_equal = ~differ(at(column, before), at(column, after))
-            equal = is_equal.nonzero()[0]
-            before, after = before[equal], after[equal]
-        if not len(after):
-            return None
-        same = np.zeros(len(self.groups), np.bool_)
-        same[before] = same[after] = True
-        return same
-
-
-def _taken(column: Ints, positions: Index) -> Ints:
-    return column if len(positions) == len(column) else column[positions]
-
-
-class AggregateState(ABC):
-    """One aggregate of a group operator."""
-
-    counts_input: ClassVar[bool] = False
-    """Whether it adds up over the diffs of an input of its own."""
-
-    @property
-    def column(self) -> str:
-        """Return the additive column of the group that it alone has; empty if there is none."""
-        return ""
-
-    @abstractmethod
-    def current(self, keys: Keys, sums: Sums) -> pl.Series:
-        """Return the aggregate of each group as of the last commit; ``keys`` ascend, ``sums`` are additive columns."""
-
-    @abstractmethod
-    def change(self, change: Change) -> AnyColumn:
-        """Return the aggregate of each row of the change."""
 
 
 class ReadAggregateState(AggregateState):
@@ -155,22 +65,6 @@ class ReadAggregateState(AggregateState):
     @abstractmethod
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         """Return the aggregate of each of ``height`` groups, from their rows."""
-
-
-class AdditiveState(AggregateState):
-    """An aggregate that is a function of the group's additive columns."""
-
-    def __init__(self, aggregate: Additive, dtype: pl.DataType | None) -> None:
-        self._aggregate = aggregate
-        self._dtype = dtype
-
-    def current(self, keys: Keys, sums: Sums) -> pl.Series:
-        """See ``AggregateState``."""
-        return series_of(finish(self._aggregate, self._dtype, sums, len(keys)))
-
-    def change(self, change: Change) -> AnyColumn:
-        """See ``AggregateState``."""
-        return finish(self._aggregate, self._dtype, change.sums, len(change))
 
 
 class InputState(AggregateState):
@@ -299,6 +193,11 @@ class RetractableAggregate(ReadAggregateState):
     def column(self) -> str:
         """Return the additive column with the sum of the words of the rows."""
         return self._column
+
+    @property
+    def stored_states(self) -> StoredStates:
+        """Return itself."""
+        return self
 
     def stage(self, groups: Groups, values: pl.Series, diffs: Ints, empty: Mask) -> None:
         """Stage the states after these rows, and no state for groups that are ``empty``."""

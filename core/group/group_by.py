@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, group, group_column, is_ones
+from ..columns.comparisons import differ
+from ..columns.grouping import Groups, group, group_column
 from ..columns.kernels import (
+    Index,
     Ints,
     Keys,
     Mask,
+    at,
     column_of_words,
     frame_of,
     gather,
     is_one_word,
+    is_ones,
     keep,
     key_words,
+    least_and_greatest,
     stack,
-    with_plain_zeros,
 )
-from ..columns.row_values import RowExpressions
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn, Whole, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
-from ..data.errors import ArithmeticRefusedError, InputError, first_line
+from ..data.errors import ArithmeticRefusedError
 from ..data.repeated import RepeatedDelta
-from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
@@ -37,17 +38,22 @@ from ..state.purge import payload_of, sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, Sums, contributions, require_room, row_parts
-from .aggregate_states import AggregateState, Change, ReadAggregateState, RetractableAggregate
+from .accumulators import LENGTH, contributions, row_parts, spread
+from .aggregate_contract import AggregateState, Change, Sums
 from .aggregates import Aggregate
+from .group_spec import Finishing
 from .group_spec import GroupSpec as GroupSpec
-from .head_states import HeadState
+from .kept_sums import KeptSums
 from .partial_aggregates import ADDED_UP, ENTRIES, added_up, sums_in
+from .stored_states import StoredAggregates
 from .user_states import StateUnreadableError
 from .window_sums import sums_of_windows
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""
+
+ROOM = 2**62
+"""Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
 
 NO_NAMES = pl.DataFrame()
 
@@ -88,36 +94,38 @@ class GroupBy(Operator):
         self._discarding = discarding
         self._expired = expired
         self._emits_on_request = emits_on_request
+        self._has_first_row = not spec.keys and not emits_on_request
+        """Whether an empty input has a row: without keys, unless panes decide what is emitted."""
         self._spec = spec
         self._parts = tuple(parts)
         self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
-        self.inverted = [part for part in self._parts if isinstance(part, RetractableAggregate)]
-        """The aggregates that keep a state of their own."""
+        self._stored = StoredAggregates(spec, self._aggregates)
         counted = [part.column for part in parts if part.counts_input]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it.
         inputs = {name for aggregate in spec.aggregates for name in aggregate.columns_read}
-        self.may_combine = not self.inverted and ADDED_UP not in inputs.union(spec.keys)
-        self._heads = [part for part in parts if isinstance(part, HeadState)]
+        self.may_combine = not self._stored.states and ADDED_UP not in inputs.union(spec.keys)
+        self._heads = [head for part in parts if (head := part.first_rows) is not None]
         self._read = inputs.union(*(head.order.needs for head in self._heads))
-        self._additive = [each for one in spec.aggregates if (each := one.additive) is not None]
-        self._row_parts = row_parts(self._additive)
-        self._modulo = {part.column for part in self.inverted}.union(
+        additive = [each for one in spec.aggregates if (each := one.additive) is not None]
+        self._row_parts = row_parts(additive)
+        self._inputs = [name for name, _ in self._row_parts]
+        self._kept = KeptSums(additive, self._parts, self._heads)
+        self._modulo = {part.column for part in self._stored.states}.union(
             *(head.order.names for head in self._heads)
         )
         self._finished_by_copy = all(column.copies is not None for column in spec.finished)
-        finishing = [column.expr.alias(column.name) for column in spec.finished]
-        self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
+        self._finishing = Finishing(spec)
         self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
         self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
+        self.states = (self.spine, *(own.spine for own in self._stored.states))
         self.reads = (
             self.spine,
-            *(part.reads for part in self._parts if isinstance(part, ReadAggregateState)),
+            *(spine for part in self._parts if (spine := part.reads) is not None),
         )
         """The states from which ``contents`` are made."""
-        own = {part.spine for part in self.inverted}
-        arranged = [spine for spine in self.reads[1:] if spine not in own]
+        arranged = [spine for spine in self.reads if spine not in self.states]
         self.looks_at = (*([] if expired is None else [expired]), *arranged)
         self.groups = Lookup("groups", self.rows)
         self.gives = (self.groups,)
@@ -140,55 +148,32 @@ class GroupBy(Operator):
     @property
     def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return the names of the states of users' aggregates."""
-        return tuple(
-            f"states of {', '.join(self._spec.shown(aggregate))}"
-            for part, aggregate in self._aggregates
-            if isinstance(part, RetractableAggregate)
-        )
+        return self._stored.roles
 
     @property
     def user_states(self) -> Sequence[UserState]:
         """Return the states of users' aggregates that are kept."""
-        return [
-            UserState(part.spine, part.has_pickles, part.convert, partial(self._spec.refusal, aggregate))
-            for part, aggregate in self._aggregates
-            if isinstance(part, RetractableAggregate)
-        ]
+        return self._stored.user_states
 
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return the additive columns that its state may have, besides the number of rows."""
-        return tuple(
-            sorted({*self._sums_but_heads, *(n for head in self._heads for n in head.order.kept_sums)})
-        )
+        return self._kept.names
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
         """Return the columns without those of first rows, which an earlier version kept in arrangements."""
-        return (tuple(sorted(self._sums_but_heads)),) if self._heads else ()
+        return self._kept.read
 
     def taken_over(self, other: Operator, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
-        """See ``Operator``: words of first rows are computed again, as a date and an instant have different words."""
-        if not isinstance(other, GroupBy) or self._sums_but_heads != other._sums_but_heads:
-            return None
-        theirs = {head.order.names: head.order for head in other._heads}
-        if theirs.keys() != {head.order.names for head in self._heads}:
-            return None
-        converted = dict(sums)
-        for order in [head.order for head in self._heads]:
-            if order.names[0] in sums:
-                converted |= order.retyped(theirs[order.names], sums)
-        return converted
-
-    @property
-    def _sums_but_heads(self) -> set[str]:
-        others = [part.column for part in self._parts if part.column]
-        return {*(f"{each.kind}:{each.input}" for each in self._additive), *others}
+        """See ``Operator``."""
+        return self._kept.taken_over(other._kept, sums) if isinstance(other, GroupBy) else None
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return minus the touched groups' rows before the epoch, plus their rows after it."""
         if not sum([delta.height for delta in deltas]):
-            self._stage(empty_run(self.spine.layout))
+            run = empty_run(self.spine.layout)
+            self.spine.stage(run, None if self._expired is None else self._gone(run))
             return self._first_row(self._parts) if now.epoch == 0 and self._has_first_row else self._nothing
         if len(deltas) == 1 and isinstance(deltas[0], RepeatedDelta):
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
@@ -196,18 +181,16 @@ class GroupBy(Operator):
         names = self._names(deltas, groups)
         before, after = self._before_and_after(groups, deltas[0], added)
         size = len(groups.keys.first)
-        require_room(self._spec.where, after, self._modulo)
-        self._stage(run_of_groups(groups, names, added))
-        self._stage_inverted(deltas[0], after)
+        self._require_room(after)
+        run = run_of_groups(groups, names, added)
+        self.spine.stage(run, None if self._expired is None else self._gone(run))
+        if self._stored.states:
+            # Every counted pair comes from a row of the first input, whose groups are therefore all the touched ones.
+            self._stored.stage(self._groups(deltas[0]), deltas[0], after)
         if self._emits_on_request:
             return self._nothing
-        change = Change.of(
-            groups.keys,
-            (before, after),
-            self._exists(before, size) & (now.epoch > 0),
-            self._exists(after, size),
-        )
-        return self._difference(change, names)
+        existed, exists = self._exists(before, size) & (now.epoch > 0), self._exists(after, size)
+        return self._difference(_change_of(groups.keys, (before, after), existed, exists), names)
 
     def combine(self, delta: Delta) -> Delta | None:
         """Return a part of a change of the first input, pre-aggregated by group; None without ``may_combine``.
@@ -236,7 +219,7 @@ class GroupBy(Operator):
         sums = self.spine.totals(keys, with_delta=True)
         exists = self._exists(sums, len(keys))
         exists = exists if even is None else exists | even
-        change = Change.of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
+        change = _change_of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
         names = self._key_columns(keys.take(change.groups), self.spine)
         rows = [*map(series_of, self._finished(names, self._changed(change), len(change)))]
         if self._discarding:
@@ -260,9 +243,7 @@ class GroupBy(Operator):
         )
         run, others = spines[0].merged(), iter(spines[1:])
         # Those of an empty group, too, are read at these versions: the rows that it has by now are of a later commit.
-        parts: list[AggregateState] = [
-            part.of(next(others)) if isinstance(part, ReadAggregateState) else part for part in self._parts
-        ]
+        parts = [part if part.reads is None else part.of(next(others)) for part in self._parts]
         if self._has_first_row and not len(run):
             return self._first_row(parts).rows
         values = [
@@ -290,23 +271,19 @@ class GroupBy(Operator):
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
         groups = group(Keys.concat([self._keyed.words_of(delta) for delta in deltas]))
-        columns = {name: _spread(rows, name, sizes) for part in rows for name in part}
+        columns = {name: spread(rows, name, sizes) for part in rows for name in part}
         return groups, groups.sums_of(columns)
 
     def _contributions(self, delta: Delta) -> dict[str, Ints]:
         """Return the additions of each row to the additive columns of its group."""
-        diffs = delta.diffs
         if self.may_combine and ADDED_UP in delta.names:
             rows = sums_in(delta.frame)
             self._require_few(rows.pop(ENTRIES))
             return rows
+        diffs, columns = delta.diffs, delta.columns(self._inputs)
         self._require_few(diffs)
-        rows = contributions(self._row_parts, delta, diffs)
-        for part in self.inverted:
-            # A sum of row words modulo 2^64, zero when no row is left; diffs that add up to zero do not imply that.
-            words = key_words([delta.column(part.input)], len(delta)).first
-            rows[part.column] = words.view(np.int64) * diffs
-        return rows
+        rows = contributions(self._row_parts, columns, diffs)
+        return rows | self._stored.contributions(delta, diffs) if self._stored.states else rows
 
     def _groups(self, delta: Delta) -> Groups:
         if self._one_word and self._is_plain:
@@ -320,6 +297,17 @@ class GroupBy(Operator):
             raise ArithmeticRefusedError(
                 f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
             )
+
+    def _require_room(self, sums: Sums) -> None:
+        """Check that the sums of groups cannot wrap in the next epoch, except those that are modulo 2^64."""
+        for name, column in sums.items():
+            if name in self._modulo or not len(column):
+                continue
+            least, greatest = least_and_greatest(column)
+            if greatest >= ROOM or least <= -ROOM:
+                raise ArithmeticRefusedError(
+                    f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
+                )
 
     def _before_and_after(self, groups: Groups, delta: Delta, added: dict[str, Ints]) -> tuple[Sums, Sums]:
         """Return the additive columns of groups before and after these additions; first rows are put among the additions."""
@@ -335,25 +323,19 @@ class GroupBy(Operator):
             after[name] = before[name] + column if name in before else column
         return before | then, after
 
-    @property
-    def _has_first_row(self) -> bool:
-        """Whether an empty input has a row: without keys, unless panes decide what is emitted."""
-        return not self._spec.keys and not self._emits_on_request
-
-    def _stage(self, run: Run) -> None:
+    def _gone(self, run: Run) -> Run | None:
+        """Return the run that purges the keys that are expired with this epoch; None if there are none."""
         expired = None if self._expired is None else self._expired.value
         if expired is None or not len(expired):
-            self.spine.stage(run)
-            return
-        names = payload_of(self.spine, run, expired)
-        self.spine.stage(run, sums_gone(self.spine, run, expired, names))
+            return None
+        return sums_gone(self.spine, run, expired, payload_of(self.spine, run, expired))
 
     def _names(self, deltas: Sequence[Delta], groups: Groups) -> pl.DataFrame:
         """Return the key columns of the touched groups, where they cannot be computed from the key words."""
         if self._one_word or not self._spec.keys:
             return NO_NAMES
         first = groups.first_entries
-        named = [frame_of([series_of(delta.column(name)) for name in self._spec.keys]) for delta in deltas]
+        named = [frame_of([*map(series_of, delta.columns(self._spec.keys))]) for delta in deltas]
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
     def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
@@ -377,20 +359,6 @@ class GroupBy(Operator):
         lengths = sums.get(LENGTH)
         return np.zeros(height, np.bool_) if lengths is None else lengths != 0
 
-    def _stage_inverted(self, delta: Delta, after: Sums) -> None:
-        if not self.inverted:
-            return
-        # Every counted pair comes from a row of the first input, whose groups are therefore all the touched ones.
-        own = self._groups(delta)
-        nothing = np.zeros(len(own), np.int64)
-        for part, aggregate in self._aggregates:
-            if isinstance(part, RetractableAggregate):
-                empty = (after.get(LENGTH, nothing) == 0) & (after.get(part.column, nothing) == 0)
-                try:
-                    part.stage(own, series_of(delta.column(part.input)), delta.diffs, empty)
-                except (Exception, pl.exceptions.PanicException) as error:
-                    raise self._spec.error_of(aggregate, error) from error
-
     def _finished(
         self, names: Sequence[AnyColumn], values: Sequence[AnyColumn], height: int
     ) -> list[AnyColumn]:
@@ -399,14 +367,7 @@ class GroupBy(Operator):
         if self._finished_by_copy:
             by_name = {column.name: column for column in values}
             return [*names, *[by_name[column.copies or ""].alias(column.name) for column in finished]]
-        # A column of this height makes literals as long as the other columns.
-        rows = pl.Series(DIFF, np.zeros(height, np.int64))
-        frame = frame_of([rows, *map(series_of, names), *map(series_of, values)])
-        try:
-            computed = self._finishing.of(frame).get_columns()[:-1]
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise InputError(f"{self._spec.where}: {first_line(error)}; nothing has changed") from error
-        return [*names, *map(with_plain_zeros, computed)]
+        return [*names, *self._finishing.computed([*names, *values], height)]
 
     def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
         """Return minus the rows before, plus the rows after, where they exist and differ."""
@@ -416,7 +377,9 @@ class GroupBy(Operator):
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
         columns = self._finished(keys, self._changed(change), len(change.groups))
-        signs, same = change.signs, change.unchanged(columns[len(keys) :])
+        same = _unchanged(change, columns[len(keys) :])
+        signs = np.ones(len(change.groups), np.int64)
+        signs[: change.count_before] = -1
         rows = Delta.of_columns(columns, signs, is_consolidated=True)
         return rows if same is None else rows.take(np.flatnonzero(~same))
 
@@ -443,8 +406,44 @@ class GroupBy(Operator):
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
 
 
-def _spread(rows: Sequence[Mapping[str, Ints]], name: str, sizes: Sequence[int]) -> Ints:
-    """Return one additive column over the rows of all inputs; zero in those that do not have it."""
-    return np.concatenate(
-        [part.get(name, np.zeros(size, np.int64)) for part, size in zip(rows, sizes, strict=True)]
-    )
+def _change_of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
+    """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
+    before, after = sums
+    were, are = existed.nonzero()[0], exists.nonzero()[0]
+    nothing = np.zeros(len(existed), np.int64)
+    both = {
+        name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
+        for name, column in after.items()
+    }
+    return Change(keys, np.concatenate((were, are)), len(were), both)
+
+
+def _taken(column: Ints, positions: Index) -> Ints:
+    return column if len(positions) == len(column) else column[positions]
+
+
+def _unchanged(change: Change, columns: Sequence[AnyColumn]) -> Mask | None:
+    """Return which rows exist before and after, equal in these columns; None if none do."""
+    groups, count, groups_in_all = change.groups, change.count_before, len(change.keys.first)
+    if 2 * count == len(groups) == 2 * groups_in_all:
+        before, after = np.arange(count), np.arange(count, len(groups))
+    else:
+        place = np.full(groups_in_all, -1)
+        place[groups[:count]] = np.arange(count)
+        before = place[groups[count:]]
+        after = np.flatnonzero(before >= 0)
+        before, after = before[after], after + count
+    for column in columns:
+        if not len(after):
+            return None
+        if isinstance(column, Whole):
+            is_equal = column.values[before] == column.values[after]
+        else:
+            is_equal = ~differ(at(column, before), at(column, after))
+        equal = is_equal.nonzero()[0]
+        before, after = before[equal], after[equal]
+    if not len(after):
+        return None
+    same = np.zeros(len(groups), np.bool_)
+    same[before] = same[after] = True
+    return same

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from ..columns.kernels import frame_of, with_plain_zeros
+from ..columns.row_values import RowExpressions
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
-from ..data.schema import listed
+from ..data.schema import DIFF, listed
 from .aggregates import Aggregate, Column
 from .user_states import StateRefusedError, StateUnreadableError
 
@@ -40,3 +45,26 @@ class GroupSpec:
     def shown(self, aggregate: Aggregate) -> list[str]:
         """Return the output columns that are computed from an aggregate."""
         return [column.name for column in self.finished if aggregate.output in column.expr.meta.root_names()]
+
+
+class Finishing:
+    """The output columns of groups that are computed from their aggregates by expressions."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self._where = spec.where
+        finished = [column.expr.alias(column.name) for column in spec.finished]
+        self._expressions = RowExpressions([*finished, pl.col(DIFF)])
+
+    def computed(self, columns: Iterable[AnyColumn], height: int) -> list[pl.Series]:
+        """Return the output columns of ``height`` groups with these keys and aggregates.
+
+        Raises:
+            InputError: polars cannot compute one.
+        """
+        # A column of this height makes literals as long as the other columns.
+        frame = frame_of([pl.Series(DIFF, np.zeros(height, np.int64)), *map(series_of, columns)])
+        try:
+            computed = self._expressions.of(frame).get_columns()[:-1]
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise InputError(f"{self._where}: {first_line(error)}; nothing has changed") from error
+        return [*map(with_plain_zeros, computed)]

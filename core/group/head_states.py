@@ -10,7 +10,8 @@ from ..data.schema import DIFF
 from ..state.lookup import KeyRows, first_rows, first_rows_change
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
-from .aggregate_states import Change, ReadAggregateState
+from .aggregate_contract import Change, FirstRows
+from .aggregate_states import ReadAggregateState
 from .heads import HeadOrder, Heads, earlier_of, first_of, is_before
 
 GONE = "gone:"
@@ -31,6 +32,11 @@ class HeadState(ReadAggregateState):
         self.order = order
         self._spine = arrangement
         self._retracts = retracts
+
+    @property
+    def first_rows(self) -> FirstRows:
+        """Return itself."""
+        return self
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import is_ones
-from ..columns.kernels import Floats, Index, Ints, Keys, at, expand
+from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows
 from ..state.run import Run
 from ..state.spine import Spine
 from .accumulators import Sums
-from .aggregate_states import MOST_WRITTEN_OUT, Change, RecomputedState, placed, require_few
+from .aggregate_contract import Change
+from .aggregate_states import MOST_WRITTEN_OUT, RecomputedState, placed, require_few
 from .aggregates import RecomputedAggregate
 
 

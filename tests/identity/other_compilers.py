@@ -13,7 +13,7 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
-from evercurrent.core.group.aggregate_states import AggregateState
+from evercurrent.core.group.aggregate_contract import AggregateState
 from evercurrent.core.group.aggregates import Additive, Aggregate, Custom, RecomputedAggregate
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State

@@ -11,9 +11,9 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import Order
+from evercurrent.core.group.accumulators import AdditiveState
+from evercurrent.core.group.aggregate_contract import AggregateState
 from evercurrent.core.group.aggregate_states import (
-    AdditiveState,
-    AggregateState,
     FirstByState,
     InputState,
     RecomputedState,

@@ -20,9 +20,7 @@ from evercurrent.core.data.schema import DIFF, empty_frame
 from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
-from evercurrent.core.group.aggregate_states import (
-    AggregateState,
-)
+from evercurrent.core.group.aggregate_contract import AggregateState
 from evercurrent.core.group.aggregates import (
     Aggregate,
     Column,

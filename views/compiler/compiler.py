@@ -251,7 +251,7 @@ class Compiler(Builder):
                 inputs.append(before)
         spec = GroupSpec(where, key_types, aggregation.aggregates, elementwise_columns(aggregation.finished))
         operator = GroupBy(spec, node.schema, parts)
-        states = [operator.spine, *(part.spine for part in operator.inverted)]
+        states = [*operator.states]
         placement = Placement(by=keys, passes=frozenset(keys))
         return self.add(node.label, operator, *inputs, states=states, placement=placement)
 

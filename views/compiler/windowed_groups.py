@@ -351,7 +351,7 @@ class _WindowedGroup:
             expired=expired, emits_on_request=emits_on_request, discarding=differences, by=self._meets_by,
         )  # fmt: skip
         builder.compiled.groupings[self._place] = operator
-        states = [operator.spine, *(part.spine for part in operator.inverted)]
+        states = [*operator.states]
         placement = Placement(by=self._meets_by, passes=frozenset(keys))
         grouping = builder.add(self._node.label, operator, *inputs, states=states, placement=placement)
         return grouping, operator
