@@ -17,8 +17,7 @@ from evercurrent.views.compiler.builder import Compiled
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.concurrency.teams import Team
 from evercurrent.views.engine.epoch_runner import Running
-from evercurrent.views.engine.evaluators import EpochResult, TakenInput
-from evercurrent.views.engine.keepers import InMemory
+from evercurrent.views.engine.roles import EpochResult, InMemory, TakenInput
 from evercurrent.views.engine.worker_evaluator import WorkerEvaluator
 from evercurrent.views.epochs.choreography import Choreography
 from evercurrent.views.epochs.records import EpochInput

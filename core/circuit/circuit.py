@@ -364,18 +364,21 @@ class Circuit:
 
     def commit(self, evaluated: EpochDeltas) -> None:
         """Run the second phase, in which staged changes become the state. It cannot fail."""
-        deltas = evaluated.deltas
+        deltas, touched = evaluated.deltas, dict[NodeId, None]()
         for place, delta in deltas.items():
             node = self.nodes[place]
-            for read in node.reads:
-                if read not in deltas:  # Its spine counts entries that were read in vain.
-                    _commit_states(self.nodes[read])
-            _commit_states(node)
+            touched |= dict.fromkeys(node.reads)  # Their spines count entries that were read in vain.
+            touched[place] = None
             node.seconds += evaluated.seconds[place]
             for source in node.inputs:
                 if source in deltas:
                     node.rows_in += deltas[source].height
             node.rows_out += delta.height
+        for place in touched:
+            for state in self.nodes[place].states:
+                state.commit()
+            for finding in self.nodes[place].findings:
+                finding.clear()
 
     def settle(self) -> None:
         """Commit an epoch of which only some nodes were stepped, and not by ``evaluate``. It cannot fail."""
@@ -393,13 +396,6 @@ class Circuit:
     def _clear_findings(self) -> None:
         for finding in self._findings:
             finding.clear()
-
-
-def _commit_states(node: Node) -> None:
-    for state in node.states:
-        state.commit()
-    for finding in node.findings:
-        finding.clear()
 
 
 def _kind(channel: State | Channel) -> str:

@@ -104,7 +104,7 @@ def key_words(columns: Sequence[AnyColumn], height: int, routed: int = 0) -> Key
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
-        first, second = hashed([series_of(column) for column in columns], height)
+        first, second = hashed([*map(series_of, columns)], height)
         if 0 < routed < len(columns):
             low = np.uint64(64 - ROUTED_BITS)
             second = (second >> np.uint64(ROUTED_BITS)) | (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..columns.kernels import FEW_VALUES
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .merge_policy import due_from
 from .row_merge import merged_rows
@@ -77,3 +78,10 @@ class Merger:
 
     def _due(self, runs: Runs) -> int | None:
         return due_from([run.size for run in runs], self.most)
+
+
+def add_totals(totals: dict[str, int], run: Run) -> None:
+    """Add the sums of all entries of a run to totals, which are modulo 2^64."""
+    for name, column in run.sums.items():
+        added = sum(column.tolist()) if run.size <= FEW_VALUES else int(column.sum())
+        totals[name] = (totals.get(name, 0) + added) % 2**64

@@ -14,7 +14,7 @@ import polars as pl
 
 from ..columns.directory import FROM, Deferred, Directory
 from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
-from ..columns.kernels import FEW_VALUES, Index, Ints, Keys, Words, frame_of, gather, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
@@ -377,10 +377,3 @@ def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
                 totals[name] = np.zeros(len(keys.first), np.int64)
             totals[name][hit] += column[position]
     return totals, read
-
-
-def add_totals(totals: dict[str, int], run: Run) -> None:
-    """Add the sums of all entries of a run to totals, which are modulo 2^64."""
-    for name, column in run.sums.items():
-        added = sum(column.tolist()) if run.size <= FEW_VALUES else int(column.sum())
-        totals[name] = (totals.get(name, 0) + added) % 2**64

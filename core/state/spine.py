@@ -24,14 +24,13 @@ from ..columns.key_hash import in_force
 from ..columns.marks import Marks, marks_of
 from ..data.schema import DIFF
 from .gradual import AT_ONCE
-from .merger import Merger
+from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import (
     Layout,
     Run,
-    add_totals,
     empty_run,
     make_run,
     merge,

@@ -18,7 +18,7 @@ from evercurrent.core.data.clock import Now
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.compiler.builder import Compiled
 from evercurrent.views.engine.epoch_runner import Running
-from evercurrent.views.engine.evaluators import EpochResult
+from evercurrent.views.engine.roles import EpochResult
 from evercurrent.views.epochs.records import EpochInput
 from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,13 +88,14 @@ class Compiled:
         """Return the views whose delta is that of a node."""
         return [name for _, name in self.views.get(place, ())]
 
-    def of_views(self, deltas: Deltas) -> list[tuple[str, Delta]]:
-        """Return the deltas of the views that an epoch touches, in the order of their declarations."""
+    def of_views(self, deltas: Deltas, silent: Container[str] = ()) -> list[tuple[str, Delta]]:
+        """Return the deltas of the views that an epoch touches, in the order of their declarations, but for ``silent`` ones."""
         touched = [
             (number, name, delta)
             for node, delta in deltas.items()
             if delta.height
             for number, name in self.views.get(node, ())
+            if name not in silent
         ]
         return [(name, delta) for _, name, delta in sorted(touched, key=lambda each: each[0])]
 

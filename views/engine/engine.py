@@ -371,7 +371,9 @@ class Engine(LiveDeclarations):
             self._require_declared(epoch_input)
             if epoch_input.positions:
                 epoch_input = epoch_input.without(self._shown()[1])
-            return self.epoch_number if epoch_input.is_repeated else self._running.run(epoch_input, at)
+                if epoch_input.is_repeated:
+                    return self.epoch_number
+            return self._running.run(epoch_input, at)
 
     def _require_declared(self, epoch_input: EpochInput) -> None:
         """Check that the sources are those for which the batches were checked.

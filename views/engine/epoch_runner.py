@@ -40,10 +40,10 @@ from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
-from .evaluators import CircuitEvaluator, EpochResult, FilledViews, InputLog, TakenInput
 from .fills import Fills
-from .keepers import InMemory, OnDisk
-from .published import Published, PublishedView
+from .published import Published
+from .publisher import Publisher
+from .roles import CircuitEvaluator, EpochResult, FilledViews, InMemory, InputLog, OnDisk, TakenInput
 from .view import View
 from .worker_evaluator import WorkerEvaluator
 
@@ -113,8 +113,7 @@ class Running:
         self.giving_way = GivingWay()
         self.events = RunEvents()
         self._merges = MergeEvents()
-        self._published: Published | None = None
-        self._is_opening = False
+        self._publisher = Publisher(views, log, durability)
         self._is_declaring = False
         self._declaring_from = 0.0
         """When the last change of declarations was begun, by the clock of the machine that measures durations."""
@@ -130,11 +129,11 @@ class Running:
         Raises:
             CheckpointError: the checkpoint cannot be opened; nothing has changed.
         """
-        published = self._published
+        published = self._publisher.last
         if published is None or (published.epoch == 0 and self._is_outdated):
             with self._turn:
                 self.current()
-                published = self._published
+                published = self._publisher.last
         assert published is not None, "what is compiled is published"
         return published
 
@@ -146,7 +145,7 @@ class Running:
 
     def shown(self) -> tuple[int, Mapping[str, Position]]:
         """Return the last epoch and the positions, without compiling or opening anything."""
-        published = self._published
+        published = self._publisher.last
         return (self.epoch, self.positions) if published is None else (published.epoch, published.positions)
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
@@ -373,7 +372,7 @@ class Running:
         compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
         resumed = durability.open(compiled)
         try:
-            self._is_opening = True
+            self._publisher.is_held = True
             for view in self._views.values():
                 view._history.go_on(BEFORE_ALL if resumed is None else resumed.epoch, durability.past)
             if resumed is None:
@@ -393,7 +392,7 @@ class Running:
             durability.release()
             raise
         finally:
-            self._is_opening = False
+            self._publisher.is_held = False
         return compiled
 
     def _evaluated_again(
@@ -467,52 +466,18 @@ class Running:
 
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        epoch = evaluated.epoch
         self.epoch = now.epoch
         if evaluated.positions:
             self.positions = joined(self.positions, evaluated.positions)
-        for name, delta in epoch.deltas.unread.items():
-            self._views[name]._history.append(delta)
-        if now.epoch:
-            self.log.note(now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed)
-        if self._evaluator is not None:
-            self._publish(self._evaluator.compiled, evaluated)
+        compiled = None if self._evaluator is None else self._evaluator.compiled
+        self._publisher.publish_epoch(compiled, now, self.positions, evaluated)
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, evaluated.epoch.deltas)
+        self.readers.notify(now.epoch, evaluated.epoch.deltas.unread)
 
-    def _publish(self, compiled: Compiled, evaluated: EpochResult | None = None) -> None:
-        """Publish the current contents to all readers. After an epoch only the views that it has touched are visited."""
-        if self._is_opening:
-            return
-        before = self._published
-        views: dict[str, PublishedView] = {}
-        touched: Iterable[str] = self._views
-        if before is not None and before.compiled is compiled:
-            views = dict(before.views)
-            touched = self._views if evaluated is None else evaluated.touched
-        changed = {} if evaluated is None else evaluated.epoch.deltas.unread
-        renewed = [name for name in touched if name not in views or name in changed]
-        retained = [self._views[name]._history.now() for name in renewed]
-        for name in touched:
-            view_before = views.get(name)
-            if view_before is not None and name not in changed and not view_before.is_current:
-                views[name] = PublishedView.of(compiled.contents[name], view_before.history, view_before)
-        for name, history in zip(renewed, retained, strict=True):
-            views[name] = PublishedView.of(compiled.contents[name], history)
-        self._published = Published(
-            compiled,
-            self.epoch,
-            self.positions,
-            {name: clock.before for name, clock in compiled.clocks.items()}
-            if evaluated is None
-            else evaluated.epoch.watermarks,
-            views,
-            compiled.ledger.refused.present,
-            self.log.now(),
-            () if self.durability is None else self.durability.waiting,
-        )
+    def _publish(self, compiled: Compiled) -> None:
+        self._publisher.publish(compiled, self.epoch, self.positions)
 
     def _commit_metadata(
         self, positions: Mapping[str, Position], rows: Mapping[str, pl.DataFrame]

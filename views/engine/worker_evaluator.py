@@ -28,7 +28,7 @@ from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
 from ..partitioned.workers import Workers
 from ..plan.plan import Plan
-from .evaluators import CircuitEvaluator, EpochResult, TakenInput
+from .roles import CircuitEvaluator, EpochResult, TakenInput
 
 
 class WorkerEvaluator:

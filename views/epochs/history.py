@@ -147,14 +147,15 @@ class History:
         self._older: Older | None = None
         self._complete_since = self._born = BEFORE_ALL
 
-    def append(self, delta: ViewDelta) -> None:
-        """Add the delta of an epoch, and drop the oldest ones beyond the limits."""
+    def append(self, delta: ViewDelta) -> Retained:
+        """Add the delta of an epoch, drop the oldest ones beyond the limits, and return those that are retained now."""
         epochs = self._frames.append(delta)
         self._rows += delta.entries
         while epochs and (epochs > self._retain.epochs or self._rows > self._retain.rows):
             dropped, epochs = self._frames.popleft(), epochs - 1
             self._complete_since = dropped.epoch
             self._rows -= dropped.entries
+        return self.now()
 
     def clear(self) -> None:
         """Drop all deltas, since the plan was compiled again before any input."""

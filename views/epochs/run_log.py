@@ -140,8 +140,10 @@ class RunRecorder:
         watermarks: Mapping[str, int],
         rows: Mapping[str, pl.DataFrame],
         untimed: Mapping[str, Delta] | None = None,
-    ) -> None:
+    ) -> RunLog:
         """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs.
+
+        Return the log up to this epoch.
 
         ``untimed`` are the rows of sources without event time, which are never counted as unrecorded.
         """
@@ -155,11 +157,12 @@ class RunRecorder:
                 self._keep(source, epoch, frame)
         if not self.records_rows:
             self._complete_from = epoch + 1
-            return
+            return self.now()
         for source, delta in ({} if untimed is None else untimed).items():
             if delta.height:
                 self._untimed.add(source)
                 self._keep(source, epoch, delta.frame)
+        return self.now()
 
     def go_on(
         self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]

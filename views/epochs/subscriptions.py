@@ -16,6 +16,7 @@ from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
 from .reader_keys import earlier_key, reader_key, view_of
+from .view_deltas import ViewDelta
 
 Callback = Callable[[pl.DataFrame], Any]
 
@@ -255,7 +256,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, Mapping[str, pl.DataFrame]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, ViewDelta]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -301,7 +302,7 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: Mapping[str, pl.DataFrame]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, ViewDelta]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         Raises:
@@ -330,7 +331,7 @@ class Readers:
             ) from error
 
     def _delivered(
-        self, epoch: int, published: Mapping[str, pl.DataFrame]
+        self, epoch: int, published: Mapping[str, ViewDelta]
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
@@ -339,7 +340,7 @@ class Readers:
                 continue
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.deliver(epoch, published[name])
+                    subscription.deliver(epoch, published[name].frame)
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.

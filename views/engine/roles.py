@@ -1,8 +1,8 @@
-"""Evaluators of an engine's epochs: one steps the circuit of this process, another one publishes views that were filled."""
+"""Two of the roles in an engine's epochs: the evaluator steps the circuit of this process, the keeper writes, or does nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,12 +15,17 @@ from evercurrent.core.state.snapshot import Saved
 
 from ..compiler.builder import Compiled
 from ..connectors.positions import Position
-from ..epochs.records import EpochInput, EvaluatedEpoch
+from ..durability.durability import Durability
+from ..epochs.records import CommitMetadata, EpochInput, EvaluatedEpoch
 from ..epochs.view_deltas import ViewDelta, ViewDeltas
 from .fills import Fills
 
 InputLog = Literal["to write", "written", "none"]
 """Whether the input of an epoch is to be logged, is in the log already, or is not logged."""
+
+
+MetadataOf = Callable[[Mapping[str, Position], Mapping[str, pl.DataFrame]], CommitMetadata]
+"""A function that returns the metadata of a commit, given the positions that an epoch moves and the rows that it brings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +74,7 @@ class CircuitEvaluator:
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         staged = self._staged = self.compiled.circuit.evaluate(now, taken_input.arrived)
-        changes = self.compiled.of_views(staged.deltas)
-        deltas = ViewDeltas.of(now.epoch, [each for each in changes if each[0] not in taken_input.silent])
+        deltas = ViewDeltas.of(now.epoch, self.compiled.of_views(staged.deltas, taken_input.silent))
         return EpochResult(
             EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), deltas),
             taken_input.epoch_input.positions,
@@ -127,3 +131,62 @@ class FilledViews:
 
     def discard(self) -> None:
         """See ``Evaluator``: nothing is staged."""
+
+
+class InMemory:
+    """Keeps epochs only in the states of this process: nothing is written, and nothing can fail."""
+
+    def log(self, now: Now, taken_input: TakenInput) -> None:
+        """See ``Keeper``: there is no log."""
+
+    def write(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Keeper``: there are no files."""
+
+    def append(self) -> None:
+        """See ``Keeper``: the commit of the states is the commit point."""
+
+    def discard(self) -> None:
+        """See ``Keeper``: nothing was begun."""
+
+    def tidy(self) -> None:
+        """See ``Keeper``: spines tidy themselves."""
+
+
+class OnDisk:
+    """Keeps epochs in a checkpoint, with the metadata that ``metadata`` returns.
+
+    ``delivered`` returns the last epochs that were delivered to named subscriptions.
+    """
+
+    def __init__(
+        self, durability: Durability, metadata: MetadataOf, delivered: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._durability = durability
+        self._metadata = metadata
+        self._delivered = delivered
+
+    def log(self, now: Now, taken_input: TakenInput) -> None:
+        """See ``Keeper``."""
+        if taken_input.log == "to write":
+            self._durability.log(now, taken_input.epoch_input, taken_input.arrived, self._delivered())
+        elif taken_input.log == "written":
+            self._durability.logged_before()
+
+    def write(self, now: Now, evaluated: EpochResult) -> None:
+        """See ``Keeper``."""
+        for delta in evaluated.epoch.deltas.unread.values():
+            _ = delta.frame  # Now, and not all at once in the commit that writes many epochs.
+        metadata = self._metadata(evaluated.positions, evaluated.rows)
+        self._durability.write(evaluated.epoch, metadata, evaluated.elsewhere)
+
+    def append(self) -> None:
+        """See ``Keeper``."""
+        self._durability.append()
+
+    def discard(self) -> None:
+        """See ``Keeper``."""
+        self._durability.discard()
+
+    def tidy(self) -> None:
+        """See ``Keeper``."""
+        self._durability.tidy()

@@ -1,0 +1,87 @@
+"""The publisher makes what readers see of each epoch: it adds to histories and log, and replaces one object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evercurrent.core.data.clock import Now
+
+from ..compiler.builder import Compiled
+from ..durability.durability import Durability
+from ..epochs.run_log import RunLog, RunRecorder
+from .published import Published, PublishedView
+from .roles import EpochResult
+from .view import View
+
+
+class Publisher:
+    """Publishes the contents of an engine's views: after each epoch, and when the circuit or its declarations change.
+
+    ``last`` is what is published. While ``is_held`` nothing is: a checkpoint is being opened.
+    """
+
+    def __init__(
+        self, views: Mapping[str, View], recorder: RunRecorder, durability: Durability | None
+    ) -> None:
+        self.last: Published | None = None
+        self.is_held = False
+        self._views = views
+        self._recorder = recorder
+        self._durability = durability
+
+    def publish_epoch(
+        self, compiled: Compiled | None, now: Now, positions: Mapping[str, Any], evaluated: EpochResult
+    ) -> None:
+        """Record an epoch that is real, and publish it. Only the views that it has touched are visited."""
+        epoch, log = evaluated.epoch, None
+        retained = {
+            name: self._views[name]._history.append(delta) for name, delta in epoch.deltas.unread.items()
+        }
+        if now.epoch:
+            log = self._recorder.note(
+                now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed
+            )
+        if compiled is None or self.is_held:
+            return
+        last, views = self.last, dict[str, PublishedView]()
+        touched: Iterable[str] = self._views
+        if last is not None and last.compiled is compiled:
+            views, touched = dict(last.views), evaluated.touched
+        for name in touched:
+            before = views.get(name)
+            if before is None or name in retained:
+                history = retained.get(name) or self._views[name]._history.now()
+                views[name] = PublishedView.of(compiled.contents[name], history)
+            elif not before.is_current:
+                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
+        self._publish(compiled, now.epoch, positions, epoch.watermarks, views, log)
+
+    def publish(self, compiled: Compiled, epoch: int, positions: Mapping[str, Any]) -> None:
+        """Publish the contents as of the last epoch."""
+        if self.is_held:
+            return
+        last = self.last
+        views = {} if last is None or last.compiled is not compiled else dict(last.views)
+        for name, view in self._views.items():
+            before = views.get(name)
+            if before is None:
+                views[name] = PublishedView.of(compiled.contents[name], view._history.now())
+            elif not before.is_current:
+                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
+        watermarks = {name: clock.before for name, clock in compiled.clocks.items()}
+        self._publish(compiled, epoch, positions, watermarks, views, None)
+
+    def _publish(
+        self,
+        compiled: Compiled,
+        epoch: int,
+        positions: Mapping[str, Any],
+        watermarks: Mapping[str, int],
+        views: Mapping[str, PublishedView],
+        log: RunLog | None,
+    ) -> None:
+        waiting = () if self._durability is None else self._durability.waiting
+        refused = compiled.ledger.refused.present
+        log = self._recorder.now() if log is None else log
+        self.last = Published(compiled, epoch, positions, watermarks, views, refused, log, waiting)
