@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from evercurrent.core.data.allocation import expect_large_arrays
-from evercurrent.core.data.durations import instant
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
-from ..connectors.positions import Position, PositionOrder, copied
+from ..connectors.positions import PositionOrder
 from ..dataframe.collection import Collection
 from ..dataframe.operator_hints import missing_of_engine, no_copy
-from ..dataframe.source import Source, accepted
+from ..dataframe.source import Source
 from ..durability.durability import Durability
 from ..epochs.history import Retain
-from ..epochs.records import Batch, EpochInput
-from ..epochs.refused_rows import ledger_frame, source_ledger_frame
-from ..epochs.run_events import WATCH_IN_TASK, Watch, Watcher
 from ..epochs.run_log import RunRecorder
-from ..epochs.subscriptions import require_plain_function
-from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
-from ..inspection.explain import engine_html, explain_mermaid, explain_text
-from ..inspection.questions import shown_watermark
-from ..inspection.stats import stats_of
+from ..inspection.explain import engine_html
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from ..sinks.delivery import DRAIN_SECONDS, Delivery
+from ..sinks.delivery import DRAIN_SECONDS
 from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .fills import FillProgress, OnProgress
 from .live_declarations import LiveDeclarations
-from .open_epochs import OpenEpoch, gathered, open_epoch
+from .pushing import Pushing, open_epoch
+from .reporting import Reporting
 from .view import View
-from .view_sinks import DeliverySubscription
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -66,7 +51,7 @@ RESIDENT_ALONE = (
 
 
 @tagged("views.engine:Engine")
-class Engine(LiveDeclarations):
+class Engine(Pushing, Reporting, LiveDeclarations):
     """Declares sources and views, takes batches of changes, and keeps every view current.
 
     One batch is one epoch: its changes go through every view before any reader sees them, or, if anything fails, nothing
@@ -279,148 +264,6 @@ class Engine(LiveDeclarations):
         source._take = self.push
         return source
 
-    def push(
-        self,
-        source: str,
-        data: Any,
-        *,
-        at: datetime | str | None = None,
-        watermark: datetime | str | int | None = None,
-        position: Position | None = None,
-    ) -> int:
-        """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
-
-        Args:
-            source: the name of the source.
-            data: a polars frame, anything with Arrow's C stream interface, a dict of columns, or a list of rows:
-                dictionaries, or tuples in the order of the declared columns, with ``_diff`` last. It may be changed
-                afterwards: values in writable memory are copied. A column may be of another type if the declared one
-                holds its values exactly: Int32 for Int64,
-                ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls.
-            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time
-                of the clock, which is read nowhere else.
-            watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;
-                ``END_OF_TIME`` after the last batch.
-            position: the position of the batch in its source, a whole number that grows. A batch whose position was
-                reached before is skipped, so it can be pushed again after a crash and counts once. It may also be a
-                growing text of fixed length; a list, such as the name of a file and a line; or a map of partitions to
-                positions, each of which advances by itself: ``{0: 17, 1: 4}``. Others need
-                ``source(..., position_order=...)``. A map that goes back in one of several partitions is refused.
-
-        Returns:
-            The number of the epoch, or of the last one if the batch was skipped. Inside of ``engine.epoch()``, the number
-            that the epoch will have if nobody else pushes meanwhile.
-
-        Raises:
-            InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
-            CheckpointError: the epoch could not be written; nothing has changed, unless the message says otherwise.
-        """
-        declared, block = self._source(source), self._block(at)
-        # Checked before the rows are, as a batch that is skipped need not fit.
-        batch = Batch(source, positions=declared.positions)
-        if position is not None:
-            batch = replace(batch, position=declared.positions.kept(position))
-            if batch.is_taken(self._shown()[1]):
-                if block is not None:
-                    block.take(batch, self._shown()[1])
-                return self.epoch_number
-        with self._running.giving_way:
-            delta = accepted(declared, data)
-            moved = None if watermark is None else self._instant(source, watermark)
-            return self._take(block, replace(batch, delta=delta, watermark=moved), at)
-
-    def advance(
-        self, source: str, watermark: datetime | str | int, *, at: datetime | str | None = None
-    ) -> int:
-        """Move the watermark of a source by hand, in an epoch without rows or in the one that is open.
-
-        Raises:
-            InputError: the source has no event time, or the watermark would move back; nothing has changed.
-        """
-        moved, positions = self._instant(source, watermark), self._source(source).positions
-        with self._running.giving_way:
-            return self._take(self._block(at), Batch(source, watermark=moved, positions=positions), at)
-
-    def tick(self, *, at: datetime | str | None = None) -> int:
-        """Run an epoch without rows, which advances processing time and fires the triggers that wait for it."""
-        if open_epoch(self) is not None:
-            raise InputError(
-                "an epoch is open, and moves processing time itself: leave tick() out, and give the time to engine.epoch(at=...)"
-            )
-        with self._running.giving_way:
-            return self._run(EpochInput(), at)
-
-    def _block(self, at: datetime | str | None) -> OpenEpoch | None:
-        """Return the epoch that is open in this context, or None."""
-        block = open_epoch(self)
-        if block is not None and at is not None:
-            raise InputError("an epoch is open and has one processing time: give it to engine.epoch(at=...)")
-        return block
-
-    def _take(self, block: OpenEpoch | None, batch: Batch, at: datetime | str | None) -> int:
-        """Add a batch to the epoch that is open, or run it as an epoch of its own."""
-        if block is not None and (is_new := block.take(batch, self.positions)) is not None:
-            return self.epoch_number + is_new
-        epoch_input = EpochInput()
-        epoch_input.take(batch)
-        return self._run(epoch_input, at)
-
-    def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
-        """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
-        with self._turn:
-            self._require_declared(epoch_input)
-            if epoch_input.positions:
-                epoch_input = epoch_input.without(self._shown()[1])
-                if epoch_input.is_repeated:
-                    return self.epoch_number
-            return self._running.run(epoch_input, at)
-
-    def _require_declared(self, epoch_input: EpochInput) -> None:
-        """Check that the sources are those for which the batches were checked.
-
-        Raises:
-            InputError: one was dropped meanwhile, and perhaps declared anew.
-        """
-        for batch in epoch_input.batches:
-            source = self.sources.get(batch.source)
-            if source is None or source.positions is not batch.positions:
-                raise InputError(
-                    f"source {batch.source!r} was dropped after these rows were checked for it; nothing has changed, push them "
-                    "again into a source that is declared"
-                )
-
-    @property
-    def positions(self) -> dict[str, Any]:
-        """The last ``position`` pushed to each source, after which its input goes on.
-
-        Partitions are named by texts, as in JSON.
-        """
-        return copied(self._shown()[1])
-
-    @property
-    def watermarks(self) -> dict[str, datetime | int | None]:
-        """How far the event time of each source is complete: None if unknown, ``END_OF_TIME`` if the source has ended."""
-        return {name: shown_watermark(instant) for name, instant in self.published().watermarks.items()}
-
-    @contextmanager
-    def epoch(self, *, at: datetime | str | None = None) -> Iterator[OpenEpoch]:
-        """Collect everything pushed inside the ``with`` block into one epoch, which fails as a whole if anything raises.
-
-        If all of it was pushed before (``position=``), there is no epoch. Blocks of several threads or tasks are epochs of
-        their own, one after the other as they end; ``number`` of the yielded object is the epoch's number afterwards.
-        """
-        self._shown()
-        with gathered(self) as block:
-            yield block
-            epoch_input = block.close()
-        if not epoch_input.is_repeated:
-            with self._running.giving_way, self._turn:
-                before = self.epoch_number
-                try:
-                    self._run(epoch_input, at)
-                finally:  # The epoch is done nevertheless if only a subscriber has raised.
-                    block.number = before + 1 if self.epoch_number > before else None
-
     def use_checkpoint(self, checkpoint: str | Path | Checkpoint) -> None:
         """Set the checkpoint, as ``Engine(checkpoint=...)`` does, for an engine that was made elsewhere.
 
@@ -481,15 +324,6 @@ class Engine(LiveDeclarations):
             for delivery in deliveries if self._running.durability is not None else ():
                 delivery.close(max(1.0, until - time.monotonic()))
 
-    def _deliveries(self) -> tuple[Delivery, ...]:
-        """Return the open deliveries of all views."""
-        return tuple(
-            each.delivery
-            for view in self.views.values()
-            for each in view.subscriptions
-            if isinstance(each, DeliverySubscription) and each.delivery is not None
-        )
-
     def __enter__(self) -> Self:
         """Close at the end of the block."""
         return self
@@ -499,107 +333,6 @@ class Engine(LiveDeclarations):
     ) -> None:
         """Close; epochs that are done stay, whatever was raised."""
         self.close()
-
-    def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
-        """Return every refused row and why: of all sources with the row as JSON, or of one source with its own columns.
-
-        The frame of one source can be corrected and pushed again, without ``_epoch`` and ``reason`` (``_reason``, if the
-        source has its own column ``reason``) and, into a source of kind "append", without ``_diff``. It has the rows that
-        still have all columns of the source; rows that were changed, joined or grouped before they were too late are only
-        in the frame of all sources. A row that was too late for two views is in it twice, and counts in views without
-        lateness. A row that missed some of its windows and counts in the others is also only in the frame of all sources,
-        once for each window that it missed, which ``reason`` names: pushed again, it would count twice in the others. One
-        that missed all of its windows is there once, with the last of them, or with ``each_window`` once for each.
-        """
-        refused = self.published().refused
-        if source is None:
-            return ledger_frame(refused, each_window=each_window)
-        return source_ledger_frame(refused, source, self._source(source).schema, each_window=each_window)
-
-    def explain(self, format: Literal["text", "mermaid"] = "text", *, circuit: bool = False) -> str:
-        """Return the plan with rows, bytes and time of every node, as text or as a Mermaid flowchart.
-
-        With ``circuit`` the circuit that the plan was compiled to: every operator that runs, in its stage, with its inputs,
-        the operators whose state it reads, the columns by which its rows are brought together, and its measures. All of it
-        is of one epoch; where epochs follow each other faster than this can be written, it waits for the end of one.
-        """
-        if format == "text":
-            return self._running.steadily(self._circuit_explained if circuit else self._explained)
-        if format == "mermaid":
-            drawn = circuit_mermaid if circuit else partial(explain_mermaid, self._plan)
-            return self._running.steadily(drawn)
-        raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
-
-    def _circuit_explained(self, compiled: Compiled) -> str:
-        return circuit_text(compiled, self._running.epoch)
-
-    def _explained(self, compiled: Compiled) -> str:
-        durability = self._running.durability
-        residence = None if durability is None else durability.residence
-        text = explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
-        return "\n".join([text, *map(repr, self._running.fills.progress.values())])
-
-    def stats(self) -> dict[str, Any]:
-        """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
-
-        Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
-        ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out`` and ``seconds``
-        count from the begin of the process, ``entries`` and ``bytes`` are those of
-        states now. ``ec.prometheus_text`` writes them for Prometheus.
-
-        >>> engine = Engine()
-        >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
-        >>> engine.push("log", {"ip": ["a", "b", "a"]})
-        1
-        >>> engine.stats()["views"]["hits"]["entries"]
-        2
-        """
-        return self._running.steadily(self._figures)
-
-    def _figures(self, compiled: Compiled) -> dict[str, Any]:
-        durability, last = self._running.durability, self._last_instant()
-        checkpoint = None if durability is None else durability.figures()
-        sinks = {f"{each.view_name}/{each.name}": each.figures() for each in self._deliveries()}
-        figures = stats_of(
-            self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
-        )
-        filling = {name: progress.as_dict() for name, progress in self._running.fills.progress.items()}
-        return {**figures, "filling": filling}
-
-    def watch(self, watcher: Watcher) -> Watch:
-        """Call a function with an ``EpochEvent`` after each epoch, before its subscribers: for metrics and traces.
-
-        That includes the epochs in which views are added, replaced or dropped, which have no rows that were pushed.
-
-        It is called by the thread that pushes, and cannot push. If it raises, that is an event of the log and changes nothing.
-
-        Returns:
-            The watch: ``close()``, or the end of a ``with`` block, ends the calls.
-
-        Raises:
-            PlanError: it is not a function, or one whose coroutines nobody would await.
-        """
-        if not callable(watcher):
-            raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
-        require_plain_function("watch", watcher, WATCH_IN_TASK)
-        return self._running.events.add(watcher)
-
-    async def apush(
-        self,
-        source: str,
-        data: Any,
-        *,
-        at: datetime | str | None = None,
-        watermark: datetime | str | int | None = None,
-        position: Position | None = None,
-    ) -> int:
-        """Take one batch of changes in a thread, so that the event loop goes on: ``asyncio.to_thread(engine.push, ...)``.
-
-        Cancelling the task does not stop an epoch that has begun.
-        """
-        import asyncio  # Imported here, as it takes longer than most of the package.
-
-        return await asyncio.to_thread(self.push, source, data, at=at, watermark=watermark, position=position)
 
     @property
     def plan(self) -> nx.DiGraph[int]:
@@ -649,16 +382,6 @@ class Engine(LiveDeclarations):
         """Sources and views with their columns and the epoch, for notebooks."""
         return engine_html(self._running.shown()[0], self.sources, self.views)
 
-    def _source(self, name: str) -> Source:
-        if not isinstance(name, str):
-            raise InputError(
-                f"{type(name).__name__} is not the name of a source; there are {listed(self.sources)}: give name and rows, "
-                "as in engine.push('name', rows), or write source.push(rows)"
-            )
-        if name not in self.sources:
-            raise InputError(f"there is no source {name!r}; there are {listed(self.sources)}")
-        return self.sources[name]
-
     def record_rows(self) -> None:
         """Keep the rows of sources by epoch from now on, as ``Engine(record=True)`` does."""
         self._require_one_worker("record_rows()", RECORD_ALONE)
@@ -672,12 +395,3 @@ class Engine(LiveDeclarations):
     def _current(self) -> Compiled:
         """Return the circuit of the plan as declared so far."""
         return self.published().compiled
-
-    def _instant(self, source: str, watermark: datetime | str | int) -> int:
-        """Return a watermark by hand as an instant."""
-        event_time = self._source(source).event_time
-        if event_time is None:
-            raise InputError(
-                f"source {source!r} has no event time and so no watermark; declare it with event_time="
-            )
-        return instant(f"source {source!r}", watermark, self._source(source).schema[event_time])
