@@ -11,6 +11,7 @@ unless it depends on the order of rows, which a collection does not have.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -32,7 +33,7 @@ from ..expressions import (
 )
 from ..expressions.aggregate_parts import AggregateCompiler, name_of
 from ..expressions.aggregate_rules import RULES
-from ..expressions.deep_expressions import naming, with_room
+from ..expressions.deep_expressions import taken_apart
 from ..expressions.elementwise import elementwise
 from ..expressions.known_schemas import evaluated, known_schema, resolved, selected_schema
 from ..expressions.polars_tree import read
@@ -175,8 +176,8 @@ def aggregation(
         else:
             _forbid_pair_of_names(where, name, value)
             expr = as_expression(where, value)
-            with naming(where):
-                outputs += _outputs(where, parts, expr if name is None else expr.alias(name))
+            expr = expr if name is None else expr.alias(name)
+            outputs += taken_apart(where, expr, partial(_compiled_outputs, where, parts))
     names = [column.name for column, _ in outputs]
     check_output_names(where, names)
     _check_not_keys(where, parts, names)
@@ -186,10 +187,6 @@ def aggregation(
         finished=tuple(column for column, _ in outputs),
         schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
     )
-
-
-def _outputs(where: str, parts: AggregateCompiler, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
-    return with_room(expr, lambda: _compiled_outputs(where, parts, expr))
 
 
 def _compiled_outputs(
@@ -219,8 +216,8 @@ def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
     """Return the columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
     schema = parts.schema
-    ungrouped = selected_schema(parts.about, schema, expr)
     keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
+    ungrouped = selected_schema(parts.about, schema, expr)
     if not keys:
         return ungrouped
     grouped = known_schema(
@@ -235,7 +232,7 @@ def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
 def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:
     """Return the output column and its type: that of polars, except for counts and what is computed from them."""
     results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame().lazy()
-    ((_, dtype),) = resolved(parts.about, lambda: results.select(expr)).items()
+    ((_, dtype),) = resolved(parts.about, partial(results.select, expr)).items()
     copies = Expression(expr).copies
     return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies), dtype
 

@@ -300,8 +300,10 @@ class GroupedCollection(AggregateForms["Collection"]):
         forbid_double_counting(where, of._plan, of._place)
         if of._windowing is not None:
             return self._windowed(of, of._windowing, aggs, named_aggs)
-        time = of._time_column or None
-        operation, schema = grouped(where, of.schema, self._keys, aggs, named_aggs, time)
+        time = of._event_time
+        operation, schema = grouped(
+            where, of.schema, self._keys, aggs, named_aggs, None if time is None else time.column
+        )
         aggregates = ", ".join(name for name in schema if name not in operation.keys)
         label = f"group by {', '.join(operation.keys) or 'nothing'}" + (
             f": {aggregates}" if aggregates else ""

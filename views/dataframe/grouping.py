@@ -81,8 +81,7 @@ def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
 
 def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
     """Return a value that is equal for equal aggregations: expressions as they are written, functions as objects."""
-    columns = tuple(
-        (column.name, Expression(column.expr)) for column in (*keys, *compiled.prepared, *compiled.finished)
-    )
-    aggregates = tuple(aggregate.identity(Expression) for aggregate in compiled.aggregates)
-    return columns, aggregates
+    columns = [*keys, *compiled.prepared, *compiled.finished]
+    identities = [(column.name, Expression(column.expr)) for column in columns]
+    aggregates = [aggregate.identity(Expression) for aggregate in compiled.aggregates]
+    return tuple(identities), tuple(aggregates)

@@ -1,7 +1,6 @@
 """Expressions as trees of the library's own, read from polars and written back, with the rules about such trees."""
 
 from .declared import (
-    Expression,
     as_expression,
     check_expansion,
     check_output_names,
@@ -14,6 +13,7 @@ from .declared import (
     predicate,
     row_expressions,
 )
+from .polars_tree import Expression
 
 __all__ = [
     "Expression",

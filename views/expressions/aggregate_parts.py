@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import polars as pl
@@ -19,14 +20,13 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
 )
 
-from .declared import Expression, output_name
 from .known_schemas import resolved
 from .order_insensitive import SINGLE, Arranging
-from .polars_tree import read
+from .polars_tree import Expression, output_name, tree_of
 from .polars_writer import write
 from .rowwise import LOOKING_UP, Obstacle, is_rowwise, operands, own_obstacle
 from .showing import text
-from .tree import Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
+from .tree import Alias, Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
 
 SortKey = tuple[pl.Expr, bool, bool]
 """An expression, descending, nulls last."""
@@ -91,11 +91,11 @@ class AggregateCompiler:
         self.keys = keys
         self.default_order = default_order if default_order in schema else None
         self.about = ""
-        self.rows_of_schema = empty_frame(schema).lazy()
         self.rules = rules
         self.prefix = "__"
         while any(name.startswith(self.prefix) for name in (*schema, *keys)):
             self.prefix += "_"
+        self.rows_of_schema = empty_frame(schema).lazy()
         self.prepared: dict[Expression, Column] = {}
         self.aggregates: dict[Hashable, Aggregate] = {}
 
@@ -110,7 +110,7 @@ class AggregateCompiler:
         own = own_obstacle(node, self.schema)
         if isinstance(node, Literal) and own:
             self.refuse(own, node)
-        if own is None and reads_columns(node) and is_rowwise(node, self.schema):
+        if own is None and is_rowwise(node, self.schema) and reads_columns(node):
             self.refuse(_NO_AGGREGATE, node)
         if own and node.name not in LOOKING_UP:
             return self._aggregate(node).alias(name_of(node))
@@ -196,7 +196,7 @@ class AggregateCompiler:
 
     def row_dtype(self, expr: pl.Expr) -> pl.DataType:
         """Return the type of an expression computed row by row."""
-        return resolved(self.about, lambda: self.rows_of_schema.select(expr)).dtypes()[0]
+        return resolved(self.about, partial(self.rows_of_schema.select, expr)).dtypes()[0]
 
     def group_dtype(self, node: Node) -> pl.DataType:
         """Return the type of an aggregate."""
@@ -204,15 +204,16 @@ class AggregateCompiler:
         if not self.keys:
             return self.row_dtype(value)
         grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
-        return resolved(self.about, lambda: grouped.agg(value))["value"]
+        return resolved(self.about, partial(grouped.agg, value))["value"]
 
     # The rows from which an aggregate is computed.
 
     def rows(self, node: Node) -> Rows | None:
         """Return the rows of a node if it is row by row except for filters and a sort; else None."""
         node = without_renaming(node)
+        reads = reads_columns(node)
         if is_rowwise(node, self.schema):
-            return Rows(write(node)) if reads_columns(node) else None
+            return Rows(write(node)) if reads else None
         name = node.name
         if not isinstance(node, Call) or name not in ("drop_nulls", "drop_nans", "filter", "sort", "sort_by"):
             return None
@@ -264,14 +265,7 @@ Rule = Callable[[AggregateCompiler, Node], pl.Expr | None]
 
 def name_of(node: Node) -> str:
     """Return the output name of an expression. Its parts keep it, since ``pl.struct`` and others name fields after it."""
-    return output_name(write(node))
-
-
-def tree_of(expr: pl.Expr) -> Node:
-    """Return the tree of an expression made by this module, which polars can always write."""
-    node = read(expr)
-    assert node is not None, expr
-    return node
+    return node.alias if isinstance(node, Alias) else output_name(write(node))
 
 
 def _sort_keys(by: Sequence[pl.Expr], options: Record) -> tuple[SortKey, ...]:

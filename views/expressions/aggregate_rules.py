@@ -7,8 +7,9 @@ import polars as pl
 
 from evercurrent.core.group.aggregates import Distinct, RecomputedAggregate
 
-from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rule, SortKey, tree_of
+from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rule, SortKey
 from .order_insensitive import NO_ORDER
+from .polars_tree import tree_of
 from .polars_writer import write
 from .rowwise import Obstacle
 from .tree import Call, Node, without_renaming

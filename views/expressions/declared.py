@@ -1,8 +1,7 @@
-"""Polars expressions in a plan: they are comparable, one per output column, and checked to be row by row."""
+"""Polars expressions in a plan: one per output column, and checked to be row by row."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import TypeVar
@@ -14,11 +13,11 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
 from evercurrent.core.group.aggregates import Column
 
-from .deep_expressions import DEEPEST, naming, require_shallow, with_room
+from .deep_expressions import DEEPEST, require_shallow, taken_apart
 from .elementwise import elementwise
 from .expansion import expanded
 from .known_schemas import planned_schema, selected_schema
-from .polars_tree import UnreadableError, form_of, read, without_python_renaming
+from .polars_tree import Expression, UnreadableError, read, without_python_renaming
 from .polars_writer import write
 from .rowwise import PYTHON, Obstacle, obstacle
 from .showing import shown
@@ -26,71 +25,6 @@ from .tree import Column as ColumnNode
 from .tree import Node, columns_of, copied, without_renaming
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Expression:
-    """A polars expression that can be compared and hashed, for plans whose equal nodes are one node.
-
-    Two are equal if polars writes them alike. An expression that polars cannot write, such as one with a Python lambda, is
-    equal to itself only.
-
-    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 1)
-    True
-    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 2)
-    False
-    """
-
-    expr: pl.Expr
-    _key: bytes | int = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        key = form_of(self.expr)
-        object.__setattr__(self, "_key", id(self.expr) if key is None else key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __str__(self) -> str:
-        return shown(self.expr)
-
-    @property
-    def output_name(self) -> str:
-        """Return the name of the expression's output column.
-
-        Raises:
-            PlanError: the name depends on the schema, as for a selector.
-        """
-        return output_name(self.expr)
-
-    @property
-    def root_names(self) -> tuple[str, ...]:
-        """Return the columns that the expression names, without those that a selector matches."""
-        return tuple(self.expr.meta.root_names())
-
-    @property
-    def copies(self) -> str | None:
-        """Return the column of which the expression is a copy, under its own name or another; None if it computes."""
-        return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
-
-
-def output_name(expr: pl.Expr) -> str:
-    """Return the name of an expression's output column.
-
-    Raises:
-        PlanError: where that depends on the schema, as with a selector.
-    """
-    try:
-        return expr.meta.output_name()
-    except pl.exceptions.PolarsError:
-        # polars has no output name for `name.keep()`, which is that of its first column.
-        roots = expr.meta.root_names()
-        if roots and not expr.meta.has_multiple_outputs():
-            return roots[0]
-        raise PlanError(f"{shown(expr)}: it has no name of its own; name it with .alias(...)") from None
 
 
 def row_expressions(where: str, schema: pl.Schema, /, *exprs: object, **named: object) -> tuple[Column, ...]:
@@ -186,8 +120,9 @@ def check_output_names(where: str, names: Sequence[str]) -> None:
     Raises:
         PlanError: one is; names the columns.
     """
+    twice = [name for name, times in Counter(names).items() if times > 1]
     forbid_reserved(where, names)
-    if twice := [name for name, times in Counter(names).items() if times > 1]:
+    if twice:
         raise PlanError(f"{where}: {listed(twice)} is an output more than once; rename one with .alias(...)")
 
 
@@ -350,9 +285,7 @@ def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl
 
 def _with_room(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> _T:
     """Return the result of ``function`` for an expression, however deeply it nests."""
-    require_shallow(where, expr)
-    with naming(where):
-        return with_room(expr, lambda: function(expr))
+    return taken_apart(where, require_shallow(where, expr), function)
 
 
 def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 import polars as pl
@@ -57,30 +56,29 @@ def require_shallow(where: str, expr: pl.Expr) -> pl.Expr:
     return expr
 
 
-def with_room(expr: pl.Expr, function: Callable[[], _T]) -> _T:
-    """Return the result of ``function``, called on an empty stack if the expression nests deeply.
+def with_room(expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> _T:
+    """Return the result of ``function`` for an expression, on an empty stack if it nests deeply.
 
     Raises:
         TooDeepError: an empty stack is not enough.
     """
     if levels(expr, SHALLOW) <= SHALLOW:
-        return function()
+        return function(expr)
     try:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(function).result()
+            return thread.submit(function, expr).result()
     except RecursionError as error:
         raise TooDeepError("no stack is large enough to process this expression") from error
 
 
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Name the call in the error of an expression inside it that nests too deeply to be taken apart.
+def taken_apart(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> _T:
+    """Return the result of ``function`` for an expression, which it takes apart; ``where`` is the call that errors name.
 
     Raises:
         PlanError: it nests too deeply; the message has the remedy.
     """
     try:
-        yield
+        return with_room(expr, function)
     except TooDeepError as error:
         raise PlanError(
             f"{where}: an expression nests too deeply to be taken apart, as it is in agg(...) and where a selector stands "

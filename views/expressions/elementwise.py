@@ -68,7 +68,7 @@ def elementwise(expr: pl.Expr) -> pl.Expr:
     Raises:
         TooDeepError: it nests too deeply to be rewritten.
     """
-    return with_room(expr, lambda: _elementwise(expr))
+    return with_room(expr, _elementwise)
 
 
 def _elementwise(expr: pl.Expr) -> pl.Expr:

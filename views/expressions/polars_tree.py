@@ -1,4 +1,4 @@
-"""Our tree of an expression is read from polars' form of it, and written back to be evaluated.
+"""Our tree of an expression is read from polars' form of it, by which expressions are compared, and written back.
 
 Only this module, ``polars_reader``, ``polars_writer``, ``polars_forms``, ``polars_functions`` and ``polars_values`` use
 that form. polars may change it from one version to the next: an unknown form is refused by its name, and with a polars
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from .message_pack import unpacked
 from .polars_reader import node_of
 from .polars_values import LostNumberError, UnknownFormError
 from .polars_writer import TooDeepError, write
+from .showing import shown
 from .tree import Node, Values
 
 _T = TypeVar("_T")
@@ -80,6 +82,13 @@ def read(expr: pl.Expr) -> Node | None:
     return tree
 
 
+def tree_of(expr: pl.Expr) -> Node:
+    """Return the tree of an expression that polars can write, as one without functions of Python."""
+    node = read(expr)
+    assert node is not None, expr
+    return node
+
+
 def _read_anew(expr: pl.Expr, form: bytes) -> Node:
     try:
         try:
@@ -110,6 +119,74 @@ _WAYS_OUT = {"SubPlan": "a query within an expression has rows of its own: make 
 def series_of(values: Values) -> pl.Series:
     """Return the values that a constant holds."""
     return pl.read_ipc_stream(io.BytesIO(values.stream)).to_series()
+
+
+# Expressions are compared by the form.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A polars expression that can be compared and hashed, for plans whose equal nodes are one node.
+
+    Two are equal if polars writes them alike. An expression that polars cannot write, such as one with a Python lambda, is
+    equal to itself only.
+
+    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 1)
+    True
+    >>> Expression(pl.col("a") + 1) == Expression(pl.col("a") + 2)
+    False
+    """
+
+    expr: pl.Expr
+    _key: bytes | int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        key = form_of(self.expr)
+        object.__setattr__(self, "_key", id(self.expr) if key is None else key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __str__(self) -> str:
+        return shown(self.expr)
+
+    @property
+    def output_name(self) -> str:
+        """Return the name of the expression's output column.
+
+        Raises:
+            PlanError: the name depends on the schema, as for a selector.
+        """
+        return output_name(self.expr)
+
+    @property
+    def root_names(self) -> tuple[str, ...]:
+        """Return the columns that the expression names, without those that a selector matches."""
+        return tuple(self.expr.meta.root_names())
+
+    @property
+    def copies(self) -> str | None:
+        """Return the column of which the expression is a copy, under its own name or another; None if it computes."""
+        return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
+
+
+def output_name(expr: pl.Expr) -> str:
+    """Return the name of an expression's output column.
+
+    Raises:
+        PlanError: where that depends on the schema, as with a selector.
+    """
+    try:
+        return expr.meta.output_name()
+    except pl.exceptions.PolarsError:
+        # polars has no output name for `name.keep()`, which is that of its first column.
+        roots = expr.meta.root_names()
+        if roots and not expr.meta.has_multiple_outputs():
+            return roots[0]
+        raise PlanError(f"{shown(expr)}: it has no name of its own; name it with .alias(...)") from None
 
 
 # Digests of expressions of the first scheme were made of these forms; later ones are made of our tree.

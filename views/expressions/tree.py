@@ -135,10 +135,10 @@ class OfOne(Node):
     """An expression with one input."""
 
     input: Node
+    inputs: tuple[Node, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", (self.input,))
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         (single,) = inputs

@@ -287,9 +287,11 @@ class _Consequences:
 
 def _consequences(place: PlanId, node: PlanNode, inputs: Sequence[_Consequences]) -> _Consequences:
     operation = node.operation
+    inputs_retract = any(each.may_retract for each in inputs)
+    repeats = [each.repeats for each in inputs if each.repeats is not None]
     return _Consequences(
         origin=inputs[0].origin if inputs else place,
         is_grouped=operation.is_grouping or (bool(inputs) and all(each.is_grouped for each in inputs)),
-        may_retract=operation.may_retract(any(each.may_retract for each in inputs)),
-        repeats=operation.counts_again(place, [each.repeats for each in inputs if each.repeats is not None]),
+        may_retract=operation.may_retract(inputs_retract),
+        repeats=operation.counts_again(place, repeats),
     )
