@@ -168,7 +168,9 @@ class BucketFill:
             parts = self._cut_again[place] = {}
             for other in range(self._last.buckets):
                 rows = self._kept(place, keeper, other)
-                for to, frame in self._runner.by_bucket(columns or (), rows) if rows is not None else ():
+                for to, frame in (
+                    self._runner.leaving.by_bucket(columns or (), rows) if rows is not None else ()
+                ):
                     parts.setdefault(to, []).append(frame)
         frames = parts.get(bucket)
         return Delta(stack(frames)) if frames else nothing
@@ -189,4 +191,4 @@ class BucketFill:
                 with hashing_by(self._pieces.key_hash):
                     delta = self._runner.compiled.contents[view].emitted().consolidate()
                 if len(delta):
-                    yield self._runner.row_batch(view, int(now.epoch), delta.frame)
+                    yield self._runner.leaving.row_batch(view, int(now.epoch), delta.frame)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Columns, Exchange, Stage
-from evercurrent.core.columns.kernels import Keys, gather, key_words
+from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.core.state.partitioning import Route, bucket_of
+from evercurrent.core.state.partitioning import Route
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
@@ -29,17 +26,12 @@ from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
-from .delta_frames import together, with_epoch
+from .delta_frames import together
 from .held_states import HeldStates
+from .leaving_rows import LeavingRows
 from .limits import InlineLimits
 from .stage_nodes import StageNodes
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
-
-FEW_BUCKETS = 8
-"""Up to so many buckets, to look for the rows of each costs less than to sort the rows by their buckets."""
-
-SAMPLE, FAR_FEWER = 256, 4
-"""Rows are combined in memory if so many of them come to one in four at most."""
 
 LEDGER_ROWS = 1 << 62
 """Tasks do not limit refused rows: all go to the ledger, which has a limit of its own."""
@@ -77,7 +69,10 @@ class StageRunner:
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
-        self._inline = None if inline_rows is None else InlineLimits(inline_rows)
+        inline = None if inline_rows is None else InlineLimits(inline_rows)
+        self.leaving = LeavingRows(self.circuit, pieces, buckets, inline)
+        """What is done with the rows that leave a task."""
+        self._inline_rows = inline_rows
         self._states = state_ids(self.compiled)
         self._trackers = {
             NodeId(place): tracker
@@ -168,8 +163,8 @@ class StageRunner:
 
     def another(self, plan: Plan, pieces: Pieces) -> StageRunner:
         """Return a runner of the same plan with states of its own."""
-        inline, pickles = None if self._inline is None else self._inline.rows, self.compiled.allow_pickle
-        return StageRunner(plan, pieces, self._buckets, inline_rows=inline, allow_pickle=pickles)
+        pickles = self.compiled.allow_pickle
+        return StageRunner(plan, pieces, self._buckets, inline_rows=self._inline_rows, allow_pickle=pickles)
 
     def fill(
         self,
@@ -195,11 +190,11 @@ class StageRunner:
                 ]
                 deltas[place] = node.operator.step(now, *inputs)
         leaving = {
-            exchange: self._combined(exchange, delta)
+            exchange: self.leaving.combined(exchange, delta)
             for exchange in stage.gives
             if not exchange.arrives and (delta := deltas.get(exchange.producer)) is not None and len(delta)
         }
-        self._cut_rows(result, leaving)
+        self.leaving.cut_rows(result, leaving)
         for place in stepped:
             clock = self.circuit.nodes[place].operator.moved_clock
             if place in stage.owned and clock is not None and clock.is_held:
@@ -344,13 +339,13 @@ class StageRunner:
         for exchange in nodes.given_by(deltas):
             delta = deltas[exchange.producer]
             if len(delta):
-                leaving[exchange] = self._combined(exchange, delta)
-        self._cut_rows(result, leaving)
+                leaving[exchange] = self.leaving.combined(exchange, delta)
+        self.leaving.cut_rows(result, leaving)
         for view in nodes.views_of(deltas):
             delta = deltas[stage.views[view]].consolidate()
             if len(delta):
-                result.deltas[view] = self.row_batch(view, epoch, delta.frame)
-        self._refuse(result)
+                result.deltas[view] = self.leaving.row_batch(view, epoch, delta.frame)
+        self.leaving.refuse(result, self.compiled.ledger)
         for node in sorted(self._witnesses.keys() & deltas.keys()):
             witness = self._witnesses[node]
             if witness.evidence is not None:
@@ -359,83 +354,6 @@ class StageRunner:
             clock = self.circuit.nodes[node].operator.moved_clock
             if clock is not None and clock.is_held:
                 result.held_at[self._ids[id(clock)]] = clock.held_at
-
-    def _combined(self, exchange: Exchange, delta: Delta) -> Delta:
-        """Combine the rows as far as the grouping that they go to allows."""
-        if exchange.combined_for is None:
-            return delta
-        if self._inline is None and not self._is_far_fewer(exchange, delta):
-            return delta
-        return self.circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
-
-    def _is_far_fewer(self, exchange: Exchange, delta: Delta) -> bool:
-        """Return whether the groups of rows seem to be far fewer than the rows. It is not decisive: sums are the same."""
-        if len(delta) <= SAMPLE or not exchange.route:
-            return True
-        places = np.arange(0, len(delta), len(delta) // SAMPLE)
-        sample = [delta.frame.get_column(name)[places] for name in exchange.route]
-        with hashing_by(self._pieces.key_hash):
-            words = key_words(sample, len(places)).first
-        return len(np.unique(words)) <= len(places) // FAR_FEWER
-
-    def _cut_rows(self, result: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
-        """Pass the rows of each exchange on, a part for each bucket that gets any."""
-        places: list[tuple[Exchange, int]] = []
-        frames: list[pl.DataFrame] = []
-        for exchange, delta in leaving.items():
-            for bucket, frame in self.by_bucket(exchange.route, delta):
-                places.append((exchange, bucket))
-                frames.append(frame)
-        for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
-            result.rows.setdefault(exchange, {})[bucket] = part
-
-    def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
-        """Return the rows of each bucket by the words of some columns; None: of all."""
-        frame = delta.frame
-        if route == () or self._buckets == 1:
-            return [(0, frame)]
-        names = route or [name for name in frame.columns if name != DIFF]
-        with hashing_by(self._pieces.key_hash):
-            words = key_words([frame.get_column(name) for name in names], frame.height).first
-        buckets = bucket_of(words, self._buckets)
-        if self._buckets <= FEW_BUCKETS:
-            places_by_bucket = (
-                (bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets)
-            )
-            return [(bucket, gather(frame, places)) for bucket, places in places_by_bucket if len(places)]
-        counts = np.bincount(buckets, minlength=self._buckets)
-        # Numbers of 16 bits are sorted by counting.
-        ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
-        spans = zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)
-        return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
-
-    def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
-        if self._is_inline(frames):
-            return [RowBatch(frame.height, frame) for frame in frames]
-        refs = self._pieces.write(frames, folder="exchange")
-        return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
-
-    def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
-        """Return the delta of a view, in a file if it has many rows."""
-        if self._is_inline([frame]):
-            return RowBatch(frame.height, frame)
-        return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
-
-    def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
-        """Return whether these rows are passed on in memory."""
-        return self._inline is None or self._inline.allow(
-            sum(frame.height for frame in frames), _size(frames)
-        )
-
-    def _refuse(self, result: TaskResult) -> None:
-        """Put the refused rows into the result of a task, or into files if they are large."""
-        result.refused = self.compiled.ledger.staged
-        frames = [refused.frame for refused in result.refused]
-        if self._inline is not None and not self._inline.allow(0, _size(frames)):
-            result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
-            result.refused = tuple(
-                replace(refused, frame=refused.frame.clear()) for refused in result.refused
-            )
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
         frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
@@ -449,10 +367,6 @@ class StageRunner:
         """Return collectors of what the rows mean for the clocks of sources; the clocks themselves are moved in the driver."""
         moved = ((NodeId(place), node.operator.moved_clock) for place, node in enumerate(self.circuit.nodes))
         return {place: EvidenceCollector(clock) for place, clock in moved if clock is not None}
-
-
-def _size(frames: Iterable[pl.DataFrame]) -> int:
-    return sum(int(frame.estimated_size()) for frame in frames)
 
 
 def _same(before: Saved, after: Saved) -> bool:

@@ -1,0 +1,123 @@
+"""The rows that leave a task: combined as far as they can be, cut into buckets, and handed on in memory or in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from evercurrent.core.circuit.circuit import Circuit
+from evercurrent.core.circuit.stages import Columns, Exchange
+from evercurrent.core.columns.kernels import gather, key_words
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.partitioning import bucket_of
+
+from ..checkpoint import Pieces
+from .delta_frames import with_epoch
+from .held_states import HeldStates
+from .limits import InlineLimits
+from .tasks import RowBatch, TaskResult
+
+FEW_BUCKETS = 8
+"""Up to so many buckets, to look for the rows of each costs less than to sort the rows by their buckets."""
+
+SAMPLE, FAR_FEWER = 256, 4
+"""Rows are combined in memory if so many of them come to one in four at most."""
+
+
+class LeavingRows:
+    """Passes the rows of tasks on to later stages. Without ``inline`` limits all of them are passed on in memory."""
+
+    def __init__(
+        self, circuit: Circuit, pieces: Pieces | HeldStates, buckets: int, inline: InlineLimits | None
+    ) -> None:
+        self._circuit = circuit
+        self._pieces = pieces
+        self._buckets = buckets
+        self._inline = inline
+
+    def combined(self, exchange: Exchange, delta: Delta) -> Delta:
+        """Combine the rows as far as the grouping that they go to allows."""
+        if exchange.combined_for is None:
+            return delta
+        if self._inline is None and not self._is_far_fewer(exchange, delta):
+            return delta
+        return self._circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
+
+    def _is_far_fewer(self, exchange: Exchange, delta: Delta) -> bool:
+        """Return whether the groups of rows seem to be far fewer than the rows. It is not decisive: sums are the same."""
+        if len(delta) <= SAMPLE or not exchange.route:
+            return True
+        places = np.arange(0, len(delta), len(delta) // SAMPLE)
+        sample = [delta.frame.get_column(name)[places] for name in exchange.route]
+        with hashing_by(self._pieces.key_hash):
+            words = key_words(sample, len(places)).first
+        return len(np.unique(words)) <= len(places) // FAR_FEWER
+
+    def cut_rows(self, result: TaskResult, leaving: Mapping[Exchange, Delta]) -> None:
+        """Pass the rows of each exchange on, a part for each bucket that gets any."""
+        places: list[tuple[Exchange, int]] = []
+        frames: list[pl.DataFrame] = []
+        for exchange, delta in leaving.items():
+            for bucket, frame in self.by_bucket(exchange.route, delta):
+                places.append((exchange, bucket))
+                frames.append(frame)
+        for (exchange, bucket), part in zip(places, self._handed_on(frames), strict=True):
+            result.rows.setdefault(exchange, {})[bucket] = part
+
+    def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
+        """Return the rows of each bucket by the words of some columns; None: of all."""
+        frame = delta.frame
+        if route == () or self._buckets == 1:
+            return [(0, frame)]
+        names = route or [name for name in frame.columns if name != DIFF]
+        with hashing_by(self._pieces.key_hash):
+            words = key_words([frame.get_column(name) for name in names], frame.height).first
+        buckets = bucket_of(words, self._buckets)
+        if self._buckets <= FEW_BUCKETS:
+            places_by_bucket = (
+                (bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets)
+            )
+            return [(bucket, gather(frame, places)) for bucket, places in places_by_bucket if len(places)]
+        counts = np.bincount(buckets, minlength=self._buckets)
+        # Numbers of 16 bits are sorted by counting.
+        ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
+        spans = zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)
+        return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
+
+    def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
+        if self._is_inline(frames):
+            return [RowBatch(frame.height, frame) for frame in frames]
+        refs = self._pieces.write(frames, folder="exchange")
+        return [RowBatch(frame.height, ref) for frame, ref in zip(frames, refs, strict=True)]
+
+    def row_batch(self, view: str, epoch: int, frame: pl.DataFrame) -> RowBatch:
+        """Return the delta of a view, in a file if it has many rows."""
+        if self._is_inline([frame]):
+            return RowBatch(frame.height, frame)
+        return RowBatch(frame.height, self._pieces.write_delta(view, epoch, with_epoch(frame, epoch)))
+
+    def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
+        """Return whether these rows are passed on in memory."""
+        return self._inline is None or self._inline.allow(
+            sum(frame.height for frame in frames), _size(frames)
+        )
+
+    def refuse(self, result: TaskResult, ledger: Ledger) -> None:
+        """Put the refused rows into the result of a task, or into files if they are large."""
+        result.refused = ledger.staged
+        frames = [refused.frame for refused in result.refused]
+        if self._inline is not None and not self._inline.allow(0, _size(frames)):
+            result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
+            result.refused = tuple(
+                replace(refused, frame=refused.frame.clear()) for refused in result.refused
+            )
+
+
+def _size(frames: Iterable[pl.DataFrame]) -> int:
+    return sum(int(frame.estimated_size()) for frame in frames)
