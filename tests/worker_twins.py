@@ -63,7 +63,7 @@ class WorkerTwinRunning(Running):
     """Steps as the engine does, and then by workers; what the engine refuses, they refuse."""
 
     def __init__(self, engine: WorkerTwin, own: Running) -> None:
-        super().__init__(own._plan, own._sources, own._views, own.log, own._turn)
+        super().__init__(own._plan, own._sources, own._views, own.log, own.turn)
         self._engine = engine
         self._follows = Choreography[TakenInput, EpochResult](InMemory(), Nobody())
 
@@ -86,7 +86,7 @@ class WorkerTwinRunning(Running):
     def _follow(self, now: Now, epoch_input: EpochInput) -> EpochResult:
         workers = self._engine.shift.workers[now.epoch % len(self._engine.shift.workers)]
         if workers != self._workers_now:
-            team = Team(workers, self._turn)
+            team = Team(workers, self.turn)
             self._by_workers = WorkerEvaluator(self._plan, self._other, team, workers)
             self._workers_now = workers
         return self._follows.make_real(self._by_workers, now, TakenInput(epoch_input, epoch_input.arrived()))

@@ -87,7 +87,7 @@ class TwinRunning(Running):
     """Steps as the engine does, and then in buckets."""
 
     def __init__(self, engine: TwinEngine, own: Running) -> None:
-        super().__init__(own._plan, own._sources, own._views, own.log, own._turn)
+        super().__init__(own._plan, own._sources, own._views, own.log, own.turn)
         self._engine = engine
         self._folder: Any = None
 

@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
-from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.durations import processing_time
-from evercurrent.core.data.errors import CheckpointError, EvercurrentError, InputError
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint.origin import note_writer
@@ -32,8 +30,7 @@ from ..durability.durability import Durability
 from ..epochs.choreography import Choreography
 from ..epochs.history import BEFORE_ALL
 from ..epochs.merge_events import MergeEvents
-from ..epochs.reader_keys import view_of
-from ..epochs.records import CommitMetadata, EpochInput, RestorePoint, require_epoch
+from ..epochs.records import CommitMetadata, EpochInput, RestorePoint
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_events import LOG, Begun, RunEvents
 from ..epochs.run_log import RunRecorder
@@ -43,6 +40,7 @@ from ..plan.plan import Plan
 from .fills import Fills
 from .published import Published
 from .publisher import Publisher
+from .reopening import Reopening
 from .roles import CircuitEvaluator, EpochResult, FilledViews, InMemory, InputLog, OnDisk, TakenInput
 from .view import View
 from .worker_evaluator import WorkerEvaluator
@@ -95,9 +93,7 @@ class Running:
         self.log = log
         self.readers = Readers(views)
         self.durability = durability
-        self._plan = plan
-        self._sources = sources
-        self._views = views
+        self._plan, self._sources, self._views = plan, sources, views
         self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
         self._workers = workers
@@ -109,7 +105,8 @@ class Running:
             else OnDisk(durability, self._commit_metadata, self.readers.delivered)
         )
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
-        self._turn = turn
+        self.turn = turn
+        """The lock of the one that writes."""
         self.giving_way = GivingWay()
         self.events = RunEvents()
         self._merges = MergeEvents()
@@ -131,7 +128,7 @@ class Running:
         """
         published = self._publisher.last
         if published is None or (published.epoch == 0 and self._is_outdated):
-            with self._turn:
+            with self.turn:
                 self.current()
                 published = self._publisher.last
         assert published is not None, "what is compiled is published"
@@ -163,7 +160,7 @@ class Running:
                     continue
                 if self._counted.count == begun:
                     return answer
-        with self._turn:
+        with self.turn:
             return read(self.current())
 
     @property
@@ -243,7 +240,7 @@ class Running:
         """
         with self.reading(view) as now:
             if epoch is not None and epoch != now.epoch:
-                return self._contents_then(now, view, epoch)
+                return self._publisher.contents_then(now, view, epoch)
             return now.rows(view)
 
     def flush(self) -> None:
@@ -311,11 +308,6 @@ class Running:
         self.events.end(begun, now, EpochInput(), evaluated.epoch, ledger)
 
     @property
-    def turn(self) -> Turn:
-        """The lock of the one that writes."""
-        return self._turn
-
-    @property
     def has_begun(self) -> bool:
         """Whether there are states: then sources and views that are declared have to be filled."""
         return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
@@ -333,16 +325,14 @@ class Running:
         """The plan, the sources and the views."""
         return self._plan, self._sources, self._views
 
-    def require_between_epochs(self) -> None:
+    def require_between_epochs(self, what: str = "fork the engine; fork it from a subscriber") -> None:
         """Check that the states are those of an epoch as a whole.
 
         Raises:
-            InputError: an epoch is being evaluated, or declarations change, in this thread.
+            InputError: an epoch is being evaluated, or declarations change, in this thread; names ``what`` cannot be done.
         """
         if self._is_declaring or self._choreography.is_running:
-            raise InputError(
-                "an epoch is being evaluated: a function that a view uses cannot fork the engine; fork it from a subscriber"
-            )
+            raise InputError(f"an epoch is being evaluated: a function that a view uses cannot {what}")
 
     @contextmanager
     def declaring(self) -> Iterator[None]:
@@ -351,11 +341,9 @@ class Running:
         Raises:
             InputError: an epoch is being evaluated, or other declarations change, in this thread.
         """
-        if self._is_declaring or self._choreography.is_running:
-            raise InputError(
-                "an epoch is being evaluated: a function that a view uses cannot declare anything; declare it from a subscriber"
-            )
-        self.events.require_none_reported("declare anything; declare it from a subscriber")
+        what = "declare anything; declare it from a subscriber"
+        self.require_between_epochs(what)
+        self.events.require_none_reported(what)
         self._declaring_from = time.perf_counter()
         if self.durability is not None:
             self.durability.require_open()
@@ -383,7 +371,12 @@ class Running:
             self.readers.remember(resumed.readers)
             self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
             if resumed.logged:
-                resumed = self._evaluated_again(durability, compiled, resumed)
+                reopening = Reopening(
+                    durability, compiled, self._sources, self._views, self.readers, self.log
+                )
+                resumed = reopening.evaluated_again(
+                    resumed, partial(self._step, compiled), self._commit_metadata
+                )
             note_writer(durability.store, resumed.epoch)
             if resumed.filled or resumed.is_computed:
                 self._make_real(durability, resumed)
@@ -394,48 +387,6 @@ class Running:
         finally:
             self._publisher.is_held = False
         return compiled
-
-    def _evaluated_again(
-        self, durability: Durability, compiled: Compiled, resumed: RestorePoint
-    ) -> RestorePoint:
-        """Evaluate the epochs again whose input is on disk, and commit them; named subscriptions catch up by themselves."""
-        for logged in resumed.logged:
-            delivered = {
-                key: at for key, at in logged.delivered.items() if view_of(key, self._views) is not None
-            }
-            self.readers.remember(delivered)
-            try:
-                self._step(
-                    compiled,
-                    logged.now,
-                    logged.epoch_input.among(self._sources, compiled.clocks),
-                    silent=resumed.filled,
-                )
-            except EvercurrentError as error:
-                is_last = logged is resumed.logged[-1] and logged.epoch > resumed.acknowledged
-                if resumed.is_same_plan and is_last:
-                    break  # It was refused before, and the process ended before it could raise the error.
-                raise CheckpointError(
-                    f"epoch {logged.epoch} was finished and not committed, and evaluating its logged input again "
-                    f"failed: {error}"
-                ) from error
-        last = durability.waiting[-1] if durability.waiting else None
-        durability.flush(self._commit_metadata({}, {}))
-        if last is None:
-            return resumed
-        for name in resumed.filled:
-            self._views[name]._history.go_on(last.epoch, durability.past)
-        filled = {name: compiled.contents[name].contents() for name in resumed.filled}
-        return replace(
-            resumed,
-            epoch=last.epoch,
-            rows=self.log.rows_with({}),
-            last=(last.epoch, last.instant, last.watermarks),
-            filled={
-                name: Delta.of(rows, np.ones(rows.height, np.int64)).consolidate()
-                for name, rows in filled.items()
-            },
-        )
 
     def _step(
         self, compiled: Compiled, now: Now, epoch_input: EpochInput, silent: Container[str] | None = None
@@ -496,16 +447,3 @@ class Running:
         filled = FilledViews(resumed.filled, watermarks)
         self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.past_epochs)
-
-    def _contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
-        require_epoch(view, "epoch", epoch)
-        if epoch > now.epoch:
-            raise InputError(
-                f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"
-            )
-        if self.durability is None:
-            raise InputError(
-                f"view {view!r}: without a checkpoint only the present contents can be read, after epoch {now.epoch}; "
-                "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
-            )
-        return self.durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import polars as pl
+
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.errors import InputError
+from evercurrent.core.state.ledger import Ledger
 
 from ..compiler.builder import Compiled
 from ..durability.durability import Durability
+from ..epochs.records import require_epoch
+from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_log import RunLog, RunRecorder
 from .published import Published, PublishedView
 from .roles import EpochResult
@@ -71,6 +77,25 @@ class Publisher:
                 views[name] = PublishedView.of(compiled.contents[name], before.history, before)
         watermarks = {name: clock.before for name, clock in compiled.clocks.items()}
         self._publish(compiled, epoch, positions, watermarks, views, None)
+
+    def contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
+        """Return all rows of a view after an epoch before this one.
+
+        Raises:
+            EpochGoneError: the checkpoint has no commit of that epoch.
+            InputError: the epoch is still to come, or there is no checkpoint.
+        """
+        require_epoch(view, "epoch", epoch)
+        if epoch > now.epoch:
+            raise InputError(
+                f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"
+            )
+        if self._durability is None:
+            raise InputError(
+                f"view {view!r}: without a checkpoint only the present contents can be read, after epoch {now.epoch}; "
+                "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
+            )
+        return self._durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)
 
     def _publish(
         self,
