@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.clock import Epoch
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.data.schema import listed, require_name
 
-from ..concurrency.interrupts import interruptible
 from ..dataframe.collection import Collection, require_collection
 from ..dataframe.source import Source, declare, is_same, with_other_columns
 from ..dataframe.windowing import forbid_unused_answers
-from ..durability.piecewise_fill import PiecewiseFill
 from ..durability.plan_match import require_distinguishable
-from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, piecewise, recompiled
+from ..durability.redeclared import Changed, as_refusal, piecewise
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
-from ..epochs.view_deltas import ViewDelta
 from ..plan.declared_calls import NAMED, DeclaredCall, stands_on
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
+from .declaration_changes import Change, Changes
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
 from .view import View
 from .view_keeper import ViewKeeper
-
-Undo = Callable[[], None]
-
-FEW_ENTRIES = 1 << 16
-"""The rows of a view that is filled with more entries are read when they are needed: often nobody ever does."""
 
 
 class Declarations:
@@ -63,7 +53,8 @@ class Declarations:
         self._views = views
         self._running = running
         self._retain = retain
-        self._joint: _Change | None = None
+        self._changes = Changes(plan, sources, views, running)
+        self.together = self._changes.together
 
     def source(self, name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> Source:
         """Declare a source; the same one again is the one that is there.
@@ -79,7 +70,7 @@ class Declarations:
                     f"with engine.drop_source({name!r})"
                 )
             return existing
-        with self._change(f"source {name!r}") as change:
+        with self._changes.change(f"source {name!r}") as change:
             source = self._sources[name] = declare(self._plan, name, schema, **options)
             change.enter(name)
             if self._running.has_begun:
@@ -94,7 +85,7 @@ class Declarations:
         """
         name = source.name
         if (existing := self._sources.get(name)) is None:
-            with self._change(f"source {name!r}") as change:
+            with self._changes.change(f"source {name!r}") as change:
                 existing = self._sources[name] = with_other_columns(self._plan, source, source.schema)
                 self._plan.sources[name] = existing
                 change.enter(name)
@@ -159,7 +150,7 @@ class Declarations:
         """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
-        with self._change(where) as change:
+        with self._changes.change(where) as change:
             change.fill(name, backfill)
             if filling is not None:
                 change.computed = filling.fill
@@ -224,7 +215,7 @@ class Declarations:
         with running.declaring():
             named = self._plan.named()
             try:
-                before = self._before(where)
+                before = self._changes.before(where)
                 if name in self._plan.views:
                     self._plan.remove_view(name)
                 self._plan.add_view(name, view._place)
@@ -263,7 +254,7 @@ class Declarations:
                 f"view {name!r}: {len(view.subscriptions)} subscriptions to it are open ({view.subscriptions[0]!r}); close them "
                 "first: for each in view.subscriptions: each.close()"
             )
-        with self._change(f"view {name!r}") as change:
+        with self._changes.change(f"view {name!r}") as change:
             change.has_epoch = True
             self._plan.remove_view(name)
             del self._views[name]
@@ -283,7 +274,7 @@ class Declarations:
         if others:
             raise PlanError(f"source {name!r}: view {listed(others)} is computed from it; drop that first")
         running = self._running
-        with self._change(f"source {name!r}") as change:
+        with self._changes.change(f"source {name!r}") as change:
             change.has_epoch = True
             del self._sources[name]
             self._plan.remove_source(name)
@@ -317,7 +308,7 @@ class Declarations:
         self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
         self._views[view.name] = view
 
-    def _replace(self, existing: View, view: View, collection: Collection, change: _Change) -> None:
+    def _replace(self, existing: View, view: View, collection: Collection, change: Change) -> None:
         """Put a view in the place of another one, whose subscriptions go on with it."""
         name, readers = existing.name, self._running.readers
         same = list(existing.schema.items()) == list(view.schema.items())
@@ -373,130 +364,6 @@ class Declarations:
                     "them with the next epoch that changes the view, or close it"
                 )
 
-    @contextmanager
-    def together(self, where: str) -> Iterator[None]:
-        """Make all changes of declarations inside of the block real at its end, in one epoch at most; or undo all of them.
-
-        Raises:
-            PlanError: a view cannot be filled; names it and the way out.
-            CheckpointError: it could not be written.
-            SubscriberError: it is done, and a callback raised.
-        """
-        with self._change(where) as change:
-            self._joint = change
-            try:
-                yield
-            finally:
-                self._joint = None
-
-    @contextmanager
-    def _change(self, where: str) -> Iterator[_Change]:
-        """Change declarations inside of the block, and make that real at its end; or undo it. Within ``together`` that does.
-
-        Raises:
-            PlanError: a view cannot be filled; names it and the way out.
-            CheckpointError: it could not be written.
-            SubscriberError: it is done, and a callback raised.
-        """
-        if self._joint is not None:
-            yield self._joint
-            return
-        running, change, result = self._running, _Change(where), None
-        with running.declaring() if running.has_begun else nullcontext():
-            if running.has_begun:
-                running.flush()
-            named, sources, views = self._plan.named(), dict(self._sources), dict(self._views)
-            try:
-                before = self._before(where) if running.has_begun else None
-                yield change
-                if before is not None:
-                    result = self._exchange(before, self._recompiled(where, before, change), change)
-            except BaseException:
-                self._plan.return_to(named)
-                _return_to(self._sources, sources)
-                _return_to(self._views, views)
-                for undo in reversed(change.undo):
-                    undo()
-                raise
-            for action in change.done:
-                action()
-        if result is not None:
-            running.follow_up(result)
-
-    def _before(self, where: str) -> Before:
-        try:
-            return Before.of(self._plan, self._running.current())
-        except CheckpointError as error:
-            raise as_refusal(where, error) from error
-
-    def _recompiled(self, where: str, before: Before, change: _Change) -> Recompiled:
-        untouched = {*self._running.untouched, *change.untouched}
-        try:
-            with interruptible():
-                changed = Changed(tuple(change.filled), untouched, change.backfill)
-                return recompiled(self._plan, before, changed, change.computed)
-        except CheckpointError as error:
-            raise as_refusal(where, error) from error
-
-    def _exchange(self, before: Before, recompiled: Recompiled, change: _Change) -> Any:
-        """Go on with the circuit of the changed plan, and publish what it adds."""
-        running, epoch = self._running, self._running.epoch
-        durability = running.durability
-        running.fills.require_kept(change.where, recompiled.compiled, but=change.filled)
-        for view in change.begun:
-            view._history.begin(epoch, None if durability is None else durability.past)
-        if not change.has_epoch:
-            if durability is None:
-                return running.exchange(recompiled.compiled, None)
-            with durability.redeclared(recompiled.compiled, recompiled.record, {}):
-                return running.exchange(recompiled.compiled, None)
-        epoch_of_change, deltas = Epoch(epoch + 1), dict[str, ViewDelta]()
-        with hashing_by(recompiled.compiled.circuit.key_hash):
-            for name, rows in recompiled.filled.items():
-                if name in change.replaced:
-                    changed = difference(rows.delta(), before.compiled.contents[name].emitted())
-                    deltas[name] = ViewDelta(epoch_of_change, changed)
-                elif rows.entries > FEW_ENTRIES and rows.is_certain:
-                    deltas[name] = ViewDelta.later(epoch_of_change, rows.entries, rows.delta)
-                else:
-                    deltas[name] = ViewDelta(epoch_of_change, rows.delta())
-        if durability is None:
-            return running.exchange(recompiled.compiled, deltas)
-        born = {view.name: epoch + 1 for view in change.begun}
-        with durability.redeclared(recompiled.compiled, recompiled.record, born):
-            return running.exchange(recompiled.compiled, deltas)
-
-
-class _Change:
-    """A change of declarations: what is to be filled, and how to undo it."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.computed: PiecewiseFill | None = None
-        """The states of the views to be filled, if they are computed already."""
-        self.undo: list[Undo] = []
-        self.done: list[Callable[[], object]] = []
-        """What follows once it is real, whatever subscribers raise."""
-        self.filled: list[str] = []
-        self.untouched: set[str] = set()
-        self.backfill: dict[str, Callable[[], Delta]] = {}
-        self.begun: list[View] = []
-        """The views whose deltas begin with the change."""
-        self.replaced: set[str] = set()
-        """The views that were there, whose deltas go on with the difference."""
-        self.has_epoch = False
-        """Whether it is an epoch of its own: new sources alone are none."""
-
-    def enter(self, source: str) -> None:
-        """Add a source into which nothing has come."""
-        self.untouched.add(source)
-
-    def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
-        """Fill a view, in an epoch."""
-        self.filled.append(view)
-        self.backfill |= backfill
-        self.has_epoch = True
-
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:
     """Return the names of the views that were declared on a view, by any number of calls.
@@ -509,13 +376,6 @@ def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> l
         if (other is not view or name != view.name)
         and (other is view or stands_on(plan.calls, other, [view]))
     ]
-
-
-def _return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Make a mapping, which others hold, what it was before."""
-    for name in mapping.keys() - before.keys():
-        del mapping[name]
-    mapping.update(before)
 
 
 def _named(kind: str, name: str, declared: Mapping[str, Any]) -> Any:

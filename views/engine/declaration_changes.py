@@ -1,0 +1,175 @@
+"""A change of declarations is a step between two epochs: it is made real as a whole, or undone as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.clock import Epoch
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import CheckpointError
+
+from ..concurrency.interrupts import interruptible
+from ..dataframe.source import Source
+from ..durability.piecewise_fill import PiecewiseFill
+from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
+from ..epochs.view_deltas import ViewDelta
+from ..plan.plan import Plan
+from .epoch_runner import Running
+from .view import View
+
+Undo = Callable[[], None]
+
+FEW_ENTRIES = 1 << 16
+"""The rows of a view that is filled with more entries are read when they are needed: often nobody ever does."""
+
+
+class Change:
+    """A change of declarations: what is to be filled, and how to undo it."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.computed: PiecewiseFill | None = None
+        """The states of the views to be filled, if they are computed already."""
+        self.undo: list[Undo] = []
+        self.done: list[Callable[[], object]] = []
+        """What follows once it is real, whatever subscribers raise."""
+        self.filled: list[str] = []
+        self.untouched: set[str] = set()
+        self.backfill: dict[str, Callable[[], Delta]] = {}
+        self.begun: list[View] = []
+        """The views whose deltas begin with the change."""
+        self.replaced: set[str] = set()
+        """The views that were there, whose deltas go on with the difference."""
+        self.has_epoch = False
+        """Whether it is an epoch of its own: new sources alone are none."""
+
+    def enter(self, source: str) -> None:
+        """Add a source into which nothing has come."""
+        self.untouched.add(source)
+
+    def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
+        """Fill a view, in an epoch."""
+        self.filled.append(view)
+        self.backfill |= backfill
+        self.has_epoch = True
+
+
+class Changes:
+    """Makes changes of the declarations of an engine real. The caller holds the engine's turn."""
+
+    def __init__(
+        self, plan: Plan, sources: dict[str, Source], views: dict[str, View], running: Running
+    ) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._views = views
+        self._running = running
+        self._joint: Change | None = None
+
+    @contextmanager
+    def together(self, where: str) -> Iterator[None]:
+        """Make all changes of declarations inside of the block real at its end, in one epoch at most; or undo all of them.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+            CheckpointError: it could not be written.
+            SubscriberError: it is done, and a callback raised.
+        """
+        with self.change(where) as change:
+            self._joint = change
+            try:
+                yield
+            finally:
+                self._joint = None
+
+    @contextmanager
+    def change(self, where: str) -> Iterator[Change]:
+        """Change declarations inside of the block, and make that real at its end; or undo it. Within ``together`` that does.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+            CheckpointError: it could not be written.
+            SubscriberError: it is done, and a callback raised.
+        """
+        if self._joint is not None:
+            yield self._joint
+            return
+        running, change, result = self._running, Change(where), None
+        with running.declaring() if running.has_begun else nullcontext():
+            if running.has_begun:
+                running.flush()
+            named, sources, views = self._plan.named(), dict(self._sources), dict(self._views)
+            try:
+                before = self.before(where) if running.has_begun else None
+                yield change
+                if before is not None:
+                    result = self._exchange(before, self._recompiled(where, before, change), change)
+            except BaseException:
+                self._plan.return_to(named)
+                _return_to(self._sources, sources)
+                _return_to(self._views, views)
+                for undo in reversed(change.undo):
+                    undo()
+                raise
+            for action in change.done:
+                action()
+        if result is not None:
+            running.follow_up(result)
+
+    def before(self, where: str) -> Before:
+        """Return what there is before a change.
+
+        Raises:
+            PlanError: functions of users cannot be told apart.
+        """
+        try:
+            return Before.of(self._plan, self._running.current())
+        except CheckpointError as error:
+            raise as_refusal(where, error) from error
+
+    def _recompiled(self, where: str, before: Before, change: Change) -> Recompiled:
+        untouched = {*self._running.untouched, *change.untouched}
+        try:
+            with interruptible():
+                changed = Changed(tuple(change.filled), untouched, change.backfill)
+                return recompiled(self._plan, before, changed, change.computed)
+        except CheckpointError as error:
+            raise as_refusal(where, error) from error
+
+    def _exchange(self, before: Before, recompiled: Recompiled, change: Change) -> Any:
+        """Go on with the circuit of the changed plan, and publish what it adds."""
+        running, epoch = self._running, self._running.epoch
+        durability = running.durability
+        running.fills.require_kept(change.where, recompiled.compiled, but=change.filled)
+        for view in change.begun:
+            view._history.begin(epoch, None if durability is None else durability.past)
+        if not change.has_epoch:
+            if durability is None:
+                return running.exchange(recompiled.compiled, None)
+            with durability.redeclared(recompiled.compiled, recompiled.record, {}):
+                return running.exchange(recompiled.compiled, None)
+        epoch_of_change, deltas = Epoch(epoch + 1), dict[str, ViewDelta]()
+        with hashing_by(recompiled.compiled.circuit.key_hash):
+            for name, rows in recompiled.filled.items():
+                if name in change.replaced:
+                    changed = difference(rows.delta(), before.compiled.contents[name].emitted())
+                    deltas[name] = ViewDelta(epoch_of_change, changed)
+                elif rows.entries > FEW_ENTRIES and rows.is_certain:
+                    deltas[name] = ViewDelta.later(epoch_of_change, rows.entries, rows.delta)
+                else:
+                    deltas[name] = ViewDelta(epoch_of_change, rows.delta())
+        if durability is None:
+            return running.exchange(recompiled.compiled, deltas)
+        born = {view.name: epoch + 1 for view in change.begun}
+        with durability.redeclared(recompiled.compiled, recompiled.record, born):
+            return running.exchange(recompiled.compiled, deltas)
+
+
+def _return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Make a mapping, which others hold, what it was before."""
+    for name in mapping.keys() - before.keys():
+        del mapping[name]
+    mapping.update(before)
