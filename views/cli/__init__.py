@@ -4,29 +4,24 @@ Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds
 130 stopped by Ctrl-C before the input ended.
 """
 
-import os
 import sys
-from contextlib import ExitStack
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from evercurrent.core.data.release import VERSION
-from evercurrent.core.data.schema import DIFF, EPOCH, listed
+from evercurrent.core.data.schema import listed
 
-from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT, DeltaFile, write_contents
+from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT
 from ..connectors.file_columns import Reading
-from .applications import Application, bundled, load
+from .applications import bundled, load
 from .checkpoint import app as checkpoint_app
 from .checkpoint import print_proofs
-from .drivers import Driver, Place, driven
+from .drivers import Place, driven
 from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs, require_apart, texts_by_name
 from .options import (
@@ -55,11 +50,8 @@ from .options import (
     Separator,
     Show,
 )
-from .reloading import Reloading
+from .outputs import Outputs, console_of, print_on
 from .remote_inputs import local_inputs
-from .runs import Run
-from .screens import LiveScreen, PlainScreen, Screen, Shown
-from .summaries import summary
 from .timeline import draw_timeline
 
 __all__ = ["app"]
@@ -128,9 +120,17 @@ def run(
     _check_engine_only(place, {"--prove": prove, "--reload": reload}, sample)
     if output_format is not None and output is None:
         raise typer.BadParameter("goes with --output", param_hint="--output-format")
-    form = output_format or OutputFormat.PARQUET
     skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
     reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
+    outputs = Outputs(
+        show,
+        delta_paths,
+        output,
+        output_format or OutputFormat.PARQUET,
+        skips=skips,
+        reloads=name if reload else None,
+        quiet=quiet,
+    )
     with (
         errors_as_sentences(debug),
         stoppable() as stop,
@@ -141,63 +141,14 @@ def run(
         if prove:
             application.engine.retain_rows()
             application.engine.record_rows()
-        require_apart(paths, delta_paths, _contents(application, output, form))
+        require_apart(paths, delta_paths, outputs.contents_of(application))
         feed = feed_of(application, paths, batch_rows, follow, stop, reading)
-        with driven(application, place, checkpoint) as driver, ExitStack() as open_files:
-            shown, *beside = _shown(application, driver, show)
-            files = {
-                each: open_files.enter_context(_delta_file(application, each, targets[0]))
-                for each, targets in delta_paths.items()
-            }
-            console = _console(quiet, stderr=any(STANDARD_OUTPUT in each for each in delta_paths.values()))
-            screen: Screen = (
-                LiveScreen(console, shown, beside)
-                if console.is_terminal and not quiet
-                else PlainScreen(console, shown)
-            )
-            watched = Reloading(name, application) if reload else None
-            job = Run(application, driver, feed, screen, shown, files, stop, skips=skips, reloading=watched)
-            written: list[Path] = []
-            try:
-                job.go()
-                open_files.close()
-                written += [file.path for file in files.values()]
-                if output is not None:
-                    written += [
-                        write_contents(output, each, view.read(), form.value)
-                        for each, view in driver.views.items()
-                    ]
-            finally:
-                notes = [*job.notes, *feed.notes]
-                refused = [*feed.refused, *job.refused]
-                if (
-                    quiet and refused
-                ):  # Without --on-error ledger each of them would be an error, which is shown.
-                    typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
-                _print(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
+        with driven(application, place, checkpoint) as driver:
+            outputs.run(application, driver, feed, stop)
             if prove:
                 print_proofs(application.name, application.engine.prove(sample))
         if stop.is_requested and not follow:
             raise typer.Exit(130)
-
-
-def _contents(application: Application, output: Path | None, form: OutputFormat) -> list[Path]:
-    """Return the files of --output."""
-    return [] if output is None else [output / f"{name}.{form.value}" for name in application.engine.views]
-
-
-def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:
-    """Return the view that is shown, and those beside it."""
-    names = (application.showing(show), *(application.beside if show is None else ()))
-    return [
-        Shown(name, partial(_read, driver, name), application.order.get(name, ()), application.bars.get(name))
-        for name in names
-    ]
-
-
-def _read(driver: Driver, name: str) -> pl.DataFrame:
-    """Return the rows of a view, which may have been replaced since the run began."""
-    return driver.views[name].read() if name in driver.views else pl.DataFrame()
 
 
 app.command("timeline")(draw_timeline)
@@ -218,24 +169,7 @@ def apps(debug: Debug = False) -> None:
         table = Table.grid(padding=(0, 2))
         for name, description in bundled():
             table.add_row(Text(name, "bold"), Text(description))
-        _print(_console(), table)
-
-
-def _console(quiet: bool = False, *, stderr: bool = False) -> Console:
-    """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
-    plain = Console(quiet=quiet, stderr=stderr)
-    is_wide = plain.is_terminal or "COLUMNS" in os.environ
-    return plain if is_wide else Console(width=240, quiet=quiet, stderr=stderr)
-
-
-def _print(console: Console, output: RenderableType) -> None:
-    """Print something; if the console is not a terminal, without the spaces that fill up lines."""
-    if console.is_terminal or console.quiet:
-        console.print(output)
-        return
-    with console.capture() as captured:
-        console.print(output)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=console.stderr)
+        print_on(console_of(), table)
 
 
 def _character(separator: str | None) -> str | None:
@@ -272,8 +206,3 @@ def _check_engine_only(place: Place, engine_options: dict[str, bool], sample: fl
         raise typer.BadParameter("goes with --prove", param_hint="--sample")
     if sample is not None and not 0 < sample <= 1:
         raise typer.BadParameter(f"{sample} is not a share of the keys, from 0 to 1", param_hint="--sample")
-
-
-def _delta_file(application: Application, view: str, path: Path) -> DeltaFile:
-    columns = application.engine.views[application.showing(view)].schema
-    return DeltaFile(path, pl.Schema({**columns, EPOCH: pl.UInt64(), DIFF: pl.Int64()}))

@@ -1,0 +1,125 @@
+"""What a run shows, writes and prints, while it goes on and at its end."""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import typer
+from rich.console import Console, RenderableType
+
+from evercurrent.core.data.schema import DIFF, EPOCH
+
+from ..connectors.delta_files import STANDARD_OUTPUT, DeltaFile, write_contents
+from .applications import Application
+from .drivers import Driver
+from .feeds import Feed
+from .guards import Stop
+from .options import (
+    OutputFormat,
+)
+from .reloading import Reloading
+from .runs import Run
+from .screens import LiveScreen, PlainScreen, Screen, Shown
+from .summaries import summary
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The outputs of a run: the view that it shows, the files of deltas and contents that it writes, and what it prints.
+
+    With ``skips`` rows that are refused do not end the run. ``reloads`` is the application whose changed code is taken over.
+    """
+
+    show: str | None
+    delta_paths: Mapping[str, list[Path]]
+    output: Path | None
+    form: OutputFormat
+    skips: bool
+    reloads: str | None
+    quiet: bool
+
+    def contents_of(self, application: Application) -> list[Path]:
+        """Return the files of --output."""
+        names = application.engine.views if self.output is not None else ()
+        return [self.output / f"{name}.{self.form.value}" for name in names if self.output is not None]
+
+    def run(self, application: Application, driver: Driver, feed: Feed, stop: Stop) -> None:
+        """Run the application over its input to the end, and print the summary, whatever has ended it."""
+        shown, *beside = _shown(application, driver, self.show)
+        console = console_of(
+            self.quiet, stderr=any(STANDARD_OUTPUT in each for each in self.delta_paths.values())
+        )
+        with ExitStack() as open_files:
+            files = {
+                each: open_files.enter_context(_delta_file(application, each, targets[0]))
+                for each, targets in self.delta_paths.items()
+            }
+            screen: Screen = (
+                LiveScreen(console, shown, beside)
+                if console.is_terminal and not self.quiet
+                else PlainScreen(console, shown)
+            )
+            watched = None if self.reloads is None else Reloading(self.reloads, application)
+            job = Run(
+                application, driver, feed, screen, shown, files, stop, skips=self.skips, reloading=watched
+            )
+            written: list[Path] = []
+            try:
+                job.go()
+                open_files.close()
+                written += [file.path for file in files.values()]
+                written += self._write_contents(driver)
+            finally:
+                notes = [*job.notes, *feed.notes]
+                refused = [*feed.refused, *job.refused]
+                # Without --on-error ledger each of them would be an error, which is shown.
+                if self.quiet and refused:
+                    typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
+                print_on(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
+
+    def _write_contents(self, driver: Driver) -> list[Path]:
+        """Write the rows of all views, and return the files."""
+        if self.output is None:
+            return []
+        views = driver.views.items()
+        return [write_contents(self.output, each, view.read(), self.form.value) for each, view in views]
+
+
+def _shown(application: Application, driver: Driver, show: str | None) -> list[Shown]:
+    """Return the view that is shown, and those beside it."""
+    names = (application.showing(show), *(application.beside if show is None else ()))
+    return [
+        Shown(name, partial(_read, driver, name), application.order.get(name, ()), application.bars.get(name))
+        for name in names
+    ]
+
+
+def _read(driver: Driver, name: str) -> pl.DataFrame:
+    """Return the rows of a view, which may have been replaced since the run began."""
+    return driver.views[name].read() if name in driver.views else pl.DataFrame()
+
+
+def console_of(quiet: bool = False, *, stderr: bool = False) -> Console:
+    """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
+    plain = Console(quiet=quiet, stderr=stderr)
+    is_wide = plain.is_terminal or "COLUMNS" in os.environ
+    return plain if is_wide else Console(width=240, quiet=quiet, stderr=stderr)
+
+
+def print_on(console: Console, output: RenderableType) -> None:
+    """Print something; if the console is not a terminal, without the spaces that fill up lines."""
+    if console.is_terminal or console.quiet:
+        console.print(output)
+        return
+    with console.capture() as captured:
+        console.print(output)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=console.stderr)
+
+
+def _delta_file(application: Application, view: str, path: Path) -> DeltaFile:
+    columns = application.engine.views[application.showing(view)].schema
+    return DeltaFile(path, pl.Schema({**columns, EPOCH: pl.UInt64(), DIFF: pl.Int64()}))
