@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from source_modules import LAYERS
 from test_layers import FLOORS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,23 @@ def test_files_that_are_named_exist(page: Path) -> None:
             if not (ROOT / place).exists():
                 missing.append(place)
     assert missing == []
+
+
+def test_each_file_is_named() -> None:
+    """In the section of its room by its name, or anywhere by its path."""
+    named = {
+        quoted if "/" in quoted else f"{folder}{quoted}"
+        for page in PAGES
+        for folder, text in sections(page)
+        for quoted in QUOTED.findall(text)
+    }
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for layer in LAYERS
+        for path in sorted((ROOT / layer).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    assert [file for file in files if file not in named] == [], "say in the section of its room what is in it"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
