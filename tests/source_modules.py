@@ -46,7 +46,7 @@ PLAN_NODES = Family(
     f"{PACKAGE}.views.plan.traits.Traits", ("views", "spark_bridge"), ("views.plan", "views.compiler")
 )
 
-WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES = (
+WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES, AGGREGATE_STATES = (
     Family(f"{PACKAGE}.core.{base}", LAYERS, types=tuple(f"{PACKAGE}.core.{each}" for each in (base, *types)))
     for base, *types in (
         ("eventtime.watermarks.kinds.Watermark",),
@@ -54,9 +54,10 @@ WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES = (
         ("eventtime.windows.kinds.WindowTraits", "eventtime.windows.kinds.Window"),
         ("data.clock.OwnClock",),
         ("group.aggregates.AggregateTraits", "group.aggregates.Aggregate"),
+        ("group.aggregate_contract.AggregateState",),
     )
 )
-KINDS = (WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES)
+KINDS = (WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES, AGGREGATE_STATES)
 """What a user may have more of some day, each kind in a file of its own."""
 
 

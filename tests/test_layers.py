@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from source_modules import (
+    AGGREGATE_STATES,
     AGGREGATES,
     CLOCKS,
     KINDS,
@@ -496,6 +497,10 @@ def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
         ),
         (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\nisinstance(x, Additive)"),
         (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\ntype(x) is Additive"),
+        (
+            AGGREGATE_STATES,
+            "from evercurrent.core.group.head_states import HeadState\nisinstance(x, HeadState)",
+        ),
     ],
 )
 def test_finds_who_asks_for_a_class(family: Family, source: str):

@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, NewType
+from typing import Any
 
 from ..columns.key_hash import KeyHash, hashing_by, in_force
 from ..columns.whole_columns import series_of
 from ..data.clock import Now, mark_read
 from ..data.delta import Delta
 from ..state.channels import Channel, Finding, Lookup
+from ..state.operator_contract import NodeId as NodeId
 from ..state.operator_contract import Operator
 from ..state.protocol import State
 from .placement import ANYWHERE, Placement
-
-NodeId = NewType("NodeId", int)
 
 
 @dataclass(frozen=True, slots=True)

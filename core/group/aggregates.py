@@ -37,6 +37,12 @@ class AggregateTraits:
 
     __slots__ = ()
 
+    output: str
+    """The name of its column among the results of the group."""
+
+    dtype: pl.DataType
+    """The type of its results."""
+
     is_steady: ClassVar[bool] = False
     """Whether over a column of a wider type, which holds the same values, it is what it was over the earlier one."""
 
@@ -252,7 +258,8 @@ def _condition(where: str | None) -> tuple[str, ...]:
     return () if where is None else (where,)
 
 
-Aggregate = Additive | FirstBy | Distinct | RecomputedAggregate | Custom | SuppliedValue
+Aggregate = AggregateTraits
+"""An aggregate of any kind."""
 
 
 @tagged("core.aggregates:Aggregation")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
+from typing import NewType
 
 import polars as pl
 
@@ -14,6 +15,9 @@ from .channels import Channel
 from .partitioning import KeyColumns, Route
 from .protocol import State
 from .readable import Readable, UserState
+
+NodeId = NewType("NodeId", int)
+"""The place of a node in a circuit."""
 
 
 class Operator:
