@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "contributing"
 COSTS = {
     "additive-aggregate": 1,
+    "aggregate-with-state": 2,
     "connector": 1,
     "file-format": 1,
     "operator": 3,
