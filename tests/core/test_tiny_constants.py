@@ -23,7 +23,7 @@ import evercurrent.core.columns.grouping as grouping
 import evercurrent.core.columns.kernels as kernels
 import evercurrent.core.columns.sorting as sorting
 import evercurrent.core.data.delta as delta_module
-import evercurrent.core.eventtime.windows.kinds as windows_module
+import evercurrent.core.eventtime.windows.assign_windows as windows_module
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
 import evercurrent.core.state.first_rows as first_rows_module

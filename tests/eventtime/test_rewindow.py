@@ -19,8 +19,8 @@ from evercurrent.core.circuit.checked import Checked
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
+from evercurrent.core.eventtime.windows.assign_windows import AssignWindows
 from evercurrent.core.eventtime.windows.kinds import (
-    AssignWindows,
     Count,
     Custom,
     Fixed,

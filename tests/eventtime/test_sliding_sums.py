@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-import evercurrent.core.eventtime.windows.kinds as windows_module
+import evercurrent.core.eventtime.windows.assign_windows as windows_module
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.repeated import RepeatedDelta, Repeats
 from evercurrent.core.data.schema import DIFF

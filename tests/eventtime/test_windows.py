@@ -21,8 +21,8 @@ from evercurrent.core.circuit.checked import Checked
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.eventtime.windows.assign_windows import AssignWindows
 from evercurrent.core.eventtime.windows.kinds import (
-    AssignWindows,
     Calendar,
     Count,
     Custom,

@@ -14,7 +14,8 @@ from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions
 from evercurrent.core.eventtime.watermarks.percentile import Percentile
 from evercurrent.core.eventtime.watermarks.reorder import ReleaseInOrder
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, SourceClock
-from evercurrent.core.eventtime.windows.kinds import AssignWindows, last_end_of
+from evercurrent.core.eventtime.windows.assign_windows import AssignWindows
+from evercurrent.core.eventtime.windows.kinds import last_end_of
 from evercurrent.core.eventtime.windows.lateness import (
     DropLate,
     HoldAt,

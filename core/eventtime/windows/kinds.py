@@ -13,20 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import MANY_ROWS, Index, Ints, Mask, expand, gather, physical
+from ...columns.kernels import Index, Ints, Mask, expand, physical
 from ...columns.stable_hash import stable_words
 from ...data.calendar_days import calendar_steps
-from ...data.clock import END_OF_TIME, START_OF_TIME, Now
-from ...data.delta import Delta
-from ...data.errors import InputError, first_line
-from ...data.instants import instants_in, shown, spelled
-from ...data.repeated import RepeatedDelta, Repeats
-from ...data.schema import DIFF, listed
+from ...data.clock import END_OF_TIME, START_OF_TIME
+from ...data.errors import InputError
+from ...data.instants import instants_in, spelled
 from ...data.tags import tagged
-from ...state.operator_contract import Operator
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 """The columns that hold the window of a row."""
+
+
+Assignment = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 class Regular(NamedTuple):
@@ -56,6 +55,9 @@ class WindowTraits:
 
     may_merge = False
     """Whether windows of a key may become one."""
+
+    is_sliding = False
+    """Whether a row is in all of several windows that start once a period."""
 
     may_close = True
     """Whether the rows of a window can be purged at some time, so that there may be a lateness."""
@@ -90,6 +92,19 @@ class WindowTraits:
         """Return whether a user's function merges windows of a key."""
         return False
 
+    @property
+    def assigned_by_user(self) -> Assignment | None:
+        """Return the user's function that gives the windows of rows; None if they follow from instants, or are there."""
+        return None
+
+    def in_zone(self, time_zone: str | None) -> Window:
+        """Return the same windows where event time is in this zone, for windows that follow it."""
+        return self  # type: ignore[return-value]
+
+    def phases(self, columns: Sequence[pl.Series]) -> Ints | None:
+        """Return how far the windows of each row are shifted by its key, which has these columns; None if they are not."""
+        return None
+
 
 @tagged("core.eventtime.windows:Global")
 @dataclass(frozen=True, slots=True)
@@ -120,6 +135,10 @@ class Fixed(WindowTraits):
         """Return it, unless each key has windows of its own."""
         return None if self.shifted_by_key else Regular(self.size, self.size, self.offset)
 
+    def phases(self, columns: Sequence[pl.Series]) -> Ints:
+        """Return the ``key_phases`` of the keys."""
+        return key_phases(columns, self.size)
+
     def __str__(self) -> str:
         shifted = ", shifted by key" if self.shifted_by_key else ""
         return f"fixed windows of {spelled(self.size)}{_from(self.offset)}{shifted}"
@@ -129,6 +148,8 @@ class Fixed(WindowTraits):
 @dataclass(frozen=True, slots=True)
 class Sliding(WindowTraits):
     """Windows of one size that start once a period; a row is in each of them that contains its instant."""
+
+    is_sliding = True
 
     size: int
     period: int
@@ -177,6 +198,10 @@ class Calendar(WindowTraits):
         """Return both."""
         return self.every, self.time_zone
 
+    def in_zone(self, time_zone: str | None) -> Calendar:
+        """Return them in that zone, unless they have one."""
+        return self if self.time_zone is not None else Calendar(self.every, time_zone)
+
     def __str__(self) -> str:
         return f"calendar windows of {self.every}{f' in {self.time_zone}' if self.time_zone else ''}"
 
@@ -221,9 +246,6 @@ class Given(WindowTraits):
         return "the windows that are given"
 
 
-Assignment = Callable[[pl.DataFrame], pl.DataFrame]
-
-
 @tagged("core.eventtime.windows:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom(WindowTraits):
@@ -244,6 +266,11 @@ class Custom(WindowTraits):
     def merged_by_user(self) -> bool:
         """Return whether there is a function that merges them."""
         return self.merge is not None
+
+    @property
+    def assigned_by_user(self) -> Assignment:
+        """Return the function."""
+        return self.assign
 
     def __str__(self) -> str:
         merged = f", merged by {_named(self.merge)}" if self.merge else ""
@@ -277,10 +304,10 @@ def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Ind
         case Global():
             return None, np.full(len(times), START_OF_TIME), np.full(len(times), END_OF_TIME)
         case Fixed(size):
-            starts = times - _since_start(window, times, phases)
+            starts = times - since_start(window, times, phases)
             return None, starts, starts + size
         case Sliding(size, period):
-            return _sliding(size, period, times, _since_start(window, times, None))
+            return _sliding(size, period, times, since_start(window, times, None))
         case Sessions(gap):
             return None, times, times + gap
         case Calendar(every, time_zone):
@@ -306,12 +333,12 @@ def last_end_of(window: Window) -> Callable[[Ints], Ints] | None:
     """
     match window:
         case Sliding(size):
-            return lambda times: times - _since_start(window, times, None) + size
+            return lambda times: times - since_start(window, times, None) + size
         case _:
             return None
 
 
-def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
+def since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
     """Return the time since the start of the last window: (t - offset - phase) mod period."""
     period = window.size if isinstance(window, Fixed) else window.period
     shifted = times - window.offset % period
@@ -362,151 +389,3 @@ def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Sc
     dtype = schema[event_time]
     bound = pl.Datetime("us", dtype.time_zone if isinstance(dtype, pl.Datetime) else None)
     return pl.Schema({**schema, WINDOW_START: bound, WINDOW_END: bound})
-
-
-@tagged("core.eventtime.windows:AssignWindows")
-class AssignWindows(Operator):
-    """Adds to each row the windows it falls into, in the columns ``window_start`` and ``window_end``; a row for each window.
-
-        f(A + B) = f(A) + f(B)
-
-    ``schema`` is the ``windowed_schema`` of the input, whose columns may come in any order. The instant of a row is its
-    ``event_time`` plus ``shift_us``. ``keys`` are the columns by which ``Fixed.shifted_by_key`` shifts. The
-    function of ``Custom`` gets the rows and returns, row by row, a frame with the two columns, of the same height.
-    No state. Cost: the rows and their copies. Raises ``InputError`` for instants that are null or too far from 1970, and if
-    a user's function fails.
-    """
-
-    def __init__(
-        self,
-        where: str,
-        schema: pl.Schema,
-        window: Window,
-        event_time: str,
-        shift_us: int = 0,
-        *,
-        keys: Sequence[str] | None = None,
-    ) -> None:
-        self.schema = schema
-        self._where = where
-        self._window = window
-        self._event_time = event_time
-        self._shift = shift_us
-        assert not window.shifted_by_key or keys is not None, "windows that are shifted by key need the keys"
-        self._keys = tuple(keys or ()) if window.shifted_by_key else ()
-        self._nothing = Delta.empty(schema)
-        if isinstance(window, Calendar) and window.time_zone is None:
-            self._window = Calendar(window.every, self._bound_type.time_zone)
-
-    @property
-    def _bound_type(self) -> pl.Datetime:
-        dtype = self.schema[WINDOW_START]
-        assert isinstance(dtype, pl.Datetime)
-        return dtype
-
-    def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Return the change, each row with its windows."""
-        (delta,) = deltas
-        if self._window.is_global:
-            return delta
-        if not len(delta):
-            return self._nothing
-        if self._window.is_given:
-            self._forbid_missing_bounds(delta.frame)
-            return delta
-        if isinstance(self._window, Custom):
-            return self._with_bounds(delta, None, *self._by_function(self._window.assign, delta.rows))
-        times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
-        if (
-            isinstance(self._window, Sliding)
-            and len(delta) > MANY_ROWS
-            and not self._window.size % self._window.period
-        ):
-            return self._repeated(delta, self._window, times)
-        rows, starts, ends = assign(self._window, times, self._phases(delta.frame))
-        if not len(starts):
-            return self._nothing
-        self._forbid_far_bounds(starts, ends)
-        dtype = self._bound_type
-        return self._with_bounds(delta, rows, pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype))
-
-    def _repeated(self, delta: Delta, window: Sliding, times: Ints) -> Delta:
-        """Return each row in its last window, and that it is in those before it."""
-        repeats = Repeats((WINDOW_START, WINDOW_END), window.size // window.period, window.period)
-        starts = times - _since_start(window, times, None)
-        ends, dtype = starts + window.size, self._bound_type
-        self._forbid_far_bounds(starts - (window.size - window.period), ends)
-        bounds = pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype)
-        return RepeatedDelta(self._with_bounds(delta, None, *bounds), repeats)
-
-    def _phases(self, frame: pl.DataFrame) -> Ints | None:
-        if not (isinstance(self._window, Fixed) and self._keys):
-            return None
-        return key_phases([frame.get_column(name) for name in self._keys], self._window.size)
-
-    def _forbid_missing_bounds(self, frame: pl.DataFrame) -> None:
-        for name in (WINDOW_START, WINDOW_END):
-            if nulls := frame.get_column(name).null_count():
-                raise InputError(
-                    f"{self._where}: column {name!r} is null in {nulls} rows, which are in no window; nothing has changed. "
-                    "Leave such rows out first, with .filter(...)"
-                )
-
-    def _forbid_far_bounds(self, starts: Ints, ends: Ints) -> None:
-        first, last = int(starts.min()), int(ends.max())
-        if first <= START_OF_TIME or last >= END_OF_TIME:
-            raise InputError(
-                f"{self._where}: column {self._event_time!r} has an event time whose window is too far away to compute"
-                f" with: windows from {shown(first)} to {shown(last)}; leave such rows out first"
-            )
-
-    def _with_bounds(self, delta: Delta, rows: Index | None, starts: pl.Series, ends: pl.Series) -> Delta:
-        frame = delta.frame if rows is None else gather(delta.frame, rows)
-        columns = {column.name: column for column in frame.get_columns()}
-        # Rows that differ only in the replaced windows may be one row now.
-        apart = delta.is_consolidated and WINDOW_START not in columns and WINDOW_END not in columns
-        columns |= {WINDOW_START: starts.alias(WINDOW_START), WINDOW_END: ends.alias(WINDOW_END)}
-        return Delta(pl.DataFrame([columns[name] for name in (*self.schema, DIFF)]), apart)
-
-    def _by_function(self, function: Assignment, rows: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-        return bounds_by_function(f"{self._where}: assign", function, rows, self._bound_type)
-
-
-def bounds_by_function(
-    where: str, function: Assignment, frame: pl.DataFrame, dtype: pl.Datetime
-) -> tuple[pl.Series, pl.Series]:
-    """Return the bounds that a user's function gives for each row of a frame, checked.
-
-    Raises:
-        InputError: the function raised, or gave something other than a window for each row.
-    """
-    try:
-        windows = function(frame)
-    except Exception as error:
-        raise InputError(
-            f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
-        ) from error
-    remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
-    if not isinstance(windows, pl.DataFrame):
-        raise InputError(f"{where}: the function gave {type(windows).__name__}; {remedy}")
-    if windows.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(windows.columns):
-        shape = f"{windows.height} rows of {listed(windows.columns)}"
-        raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
-    starts, ends = (_bound(where, windows.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
-    if bad := int((starts >= ends).sum()):
-        raise InputError(
-            f"{where}: {bad} windows end at their start or before; a window is [window_start, window_end)"
-        )
-    return starts, ends
-
-
-def _bound(where: str, column: pl.Series, dtype: pl.Datetime) -> pl.Series:
-    given_type = column.dtype
-    if not (given_type == pl.Date or isinstance(given_type, pl.Datetime)):
-        raise InputError(f"{where}: {column.name!r} is {given_type}; make it {dtype}")
-    zone = given_type.time_zone if isinstance(given_type, pl.Datetime) else None
-    if (zone is None) != (dtype.time_zone is None):
-        raise InputError(
-            f"{where}: {column.name!r} is {given_type}, event time is {dtype}; give both or none a time zone"
-        )
-    return pl.Series(column.name, instants_of(where, column)).cast(dtype)

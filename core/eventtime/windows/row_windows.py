@@ -18,7 +18,8 @@ from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.per_key import PerKey
 from ...state.run import Layout
 from ...state.spine import Spine
-from .kinds import WINDOW_END, WINDOW_START, Count, Custom, LastRows, Window, WindowTraits, bounds_by_function
+from .assign_windows import bounds_by_function
+from .kinds import WINDOW_END, WINDOW_START, Count, Custom, LastRows, Window, WindowTraits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
