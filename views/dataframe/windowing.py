@@ -188,16 +188,7 @@ def windowed_group(
     schema, event_time = plan[place].schema, plan[place].event_time
     keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
     is_global = windowing.window.is_global
-    if not is_global:
-        require_bounds(where, schema)
-    check_trigger(where, plan, place, windowing)
-    if not windowing.window.may_close and windowing.lateness is not None:
-        raise PlanError(
-            f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
-            ".lateness(...), or use fixed, sliding, calendar or session windows"
-        )
-    _check_discarding(where, plan, place, windowing)
-    _forbid_counts_below_zero(where, plan, place, windowing)
+    _check_windowing(where, plan, place, windowing)
     stamped, dated = _stamped(where, schema, event_time, windowing)
     names = tuple(key.name for key in keys)
     bounds = () if is_global else BOUNDS
@@ -213,12 +204,7 @@ def windowed_group(
     _check_differences(where, plan, place, windowing, compiled)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
     columns = {**key_types, **{name: schema[name] for name in bounds}, **compiled.schema}
-    if windowing.stamp == "watermark":
-        columns |= {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
-    if windowing.info:
-        if reserved := [name for name in PANE_INFO if name in columns]:
-            raise PlanError(f"{where}: {listed(reserved)} is a column of the pane information; rename yours")
-        columns |= PANE_INFO
+    columns |= _columns_of_panes(where, schema, event_time, windowing, columns)
     inputs = trigger_inputs(where, schema, windowing.trigger)
     operation = WindowedGroup(
         names,
@@ -231,6 +217,46 @@ def windowed_group(
         inputs,
     )
     return operation, pl.Schema(columns), dated
+
+
+def _check_windowing(where: str, plan: Plan, place: PlanId, windowing: Windowing) -> None:
+    """Check that windows, trigger, lateness and mode go together, over the rows of this node.
+
+    Raises:
+        PlanError: they do not.
+    """
+    if not windowing.window.is_global:
+        require_bounds(where, plan[place].schema)
+    check_trigger(where, plan, place, windowing)
+    if not windowing.window.may_close and windowing.lateness is not None:
+        raise PlanError(
+            f"{where}: these windows depend on all rows of their key, so no row can be purged; leave out "
+            ".lateness(...), or use fixed, sliding, calendar or session windows"
+        )
+    _check_discarding(where, plan, place, windowing)
+    _forbid_counts_below_zero(where, plan, place, windowing)
+
+
+def _columns_of_panes(
+    where: str,
+    schema: pl.Schema,
+    event_time: EventTime | None,
+    windowing: Windowing,
+    columns: Mapping[str, pl.DataType],
+) -> Mapping[str, pl.DataType]:
+    """Return the columns that panes have besides these: the watermark that dates them, and information about them.
+
+    Raises:
+        PlanError: a name is taken.
+    """
+    dated: dict[str, pl.DataType] = {}
+    if windowing.stamp == "watermark":
+        dated = {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
+    if not windowing.info:
+        return dated
+    if reserved := [name for name in PANE_INFO if name in columns or name in dated]:
+        raise PlanError(f"{where}: {listed(reserved)} is a column of the pane information; rename yours")
+    return {**dated, **PANE_INFO}
 
 
 def _stamped(

@@ -95,18 +95,7 @@ class Absence:
                     return [], [*pending, (source, lookup_values)]
                 return self._outranked(place, top, rows), pending
             case Union():
-                inputs = [each for each in node.inputs if not is_of_null_keys(self._plan, each)]
-                negates = len(inputs) > 1 and self._negates(place)
-                counts = {
-                    name_of(self._plan, each): self._times(each, lookup_values) for each in inputs if negates
-                }
-                if any(counts.values()):
-                    summands = ", ".join(f"{name} {count:+,}" for name, count in counts.items())
-                    return [f"the counts of it add up to none in {node.label}: {summands}"], pending
-                lines = (
-                    [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
-                )
-                return lines, [*pending, *((each, lookup_values) for each in reversed(inputs))]
+                return self._in_no_input(place, lookup_values, pending)
             case Negated() if (below_zero := self._times(source, lookup_values)) > 0:
                 return [f"{below} has it, and {node.label} makes {-below_zero:,} of its count"], pending
             case InTurn() if self._rows.rows(source, lookup_values).height:
@@ -123,6 +112,19 @@ class Absence:
                 ], pending
             case _:
                 return [], [*pending, (source, lookup_values)]
+
+    def _in_no_input(
+        self, place: PlanId, lookup_values: pl.DataFrame, pending: list[tuple[PlanId, pl.DataFrame]]
+    ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
+        node = self._plan[place]
+        inputs = [each for each in node.inputs if not is_of_null_keys(self._plan, each)]
+        negates = len(inputs) > 1 and self._negates(place)
+        counts = {name_of(self._plan, each): self._times(each, lookup_values) for each in inputs if negates}
+        if any(counts.values()):
+            summands = ", ".join(f"{name} {count:+,}" for name, count in counts.items())
+            return [f"the counts of it add up to none in {node.label}: {summands}"], pending
+        lines = [f"it is in none of the {len(inputs)} inputs of {node.label}"] if len(inputs) > 1 else []
+        return lines, [*pending, *((each, lookup_values) for each in reversed(inputs))]
 
     def _times(self, place: PlanId, lookup_values: pl.DataFrame) -> int:
         """Return how often rows with these values are in a stage."""
@@ -277,30 +279,19 @@ class Absence:
         partners = (
             self._rows.rows(sides[1 - first], keyed) if keyed.height or not across.width else rows.clear()
         )
-        head = f"{names[first]} has {count_of(rows)} of it:"
+        seen = [
+            f"{names[first]} has {count_of(rows)} of it:",
+            *indented(shown_rows(newest_first(rows, ()))),
+        ]
         if join.kind == "anti":
-            return [
-                head,
-                *indented(shown_rows(newest_first(rows, ()))),
-                f"a partner in {names[1]} keeps it away:",
-                *indented(shown_rows(newest_first(partners, ()))),
-            ], pending
+            kept_away = indented(shown_rows(newest_first(partners, ())))
+            return [*seen, f"a partner in {names[1]} keeps it away:", *kept_away], pending
         if not partners.height:
-            if (
-                not join.nulls_equal
-                and across.select(pl.any_horizontal(pl.all().is_null())).to_series().all()
-            ):
-                return [
-                    head,
-                    *indented(shown_rows(newest_first(rows, ()))),
-                    f"its key is null, which matches nothing ({on(join)})",
-                ], pending
-            lines = [
-                head,
-                *indented(shown_rows(newest_first(rows, ()))),
-                f"it has no partner in {names[1 - first]}, on {on(join)}:",
-            ]
-            return lines, [*pending, (sides[1 - first], across.head(1))]
+            has_null = pl.any_horizontal(pl.all().is_null())
+            if not join.nulls_equal and across.select(has_null).to_series().all():
+                return [*seen, f"its key is null, which matches nothing ({on(join)})"], pending
+            alone = f"it has no partner in {names[1 - first]}, on {on(join)}:"
+            return [*seen, alone], [*pending, (sides[1 - first], across.head(1))]
         names_of_side = [
             column.name
             for column in join.columns
