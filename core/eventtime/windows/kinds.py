@@ -304,10 +304,10 @@ def assign(window: Window, times: Ints, phases: Ints | None = None) -> tuple[Ind
         case Global():
             return None, np.full(len(times), START_OF_TIME), np.full(len(times), END_OF_TIME)
         case Fixed(size):
-            starts = times - since_start(window, times, phases)
+            starts = times - _since_start(window, times, phases)
             return None, starts, starts + size
         case Sliding(size, period):
-            return _sliding(size, period, times, since_start(window, times, None))
+            return _sliding(size, period, times, _since_start(window, times, None))
         case Sessions(gap):
             return None, times, times + gap
         case Calendar(every, time_zone):
@@ -333,12 +333,12 @@ def last_end_of(window: Window) -> Callable[[Ints], Ints] | None:
     """
     match window:
         case Sliding(size):
-            return lambda times: times - since_start(window, times, None) + size
+            return lambda times: times - _since_start(window, times, None) + size
         case _:
             return None
 
 
-def since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
+def _since_start(window: Fixed | Sliding, times: Ints, phases: Ints | None) -> Ints:
     """Return the time since the start of the last window: (t - offset - phase) mod period."""
     period = window.size if isinstance(window, Fixed) else window.period
     shifted = times - window.offset % period
