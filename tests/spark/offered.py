@@ -14,7 +14,7 @@ from evercurrent.spark_bridge.execution.jobs import sources_of
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, pieces, versions
 from evercurrent.views.checkpoint.bounded import Bounded
 from evercurrent.views.dataframe.source import accepted
-from evercurrent.views.partitioned.driver import Epochs
+from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import Instant, TaskResult
 from evercurrent.views.plan.plan import Plan
@@ -39,6 +39,7 @@ class Offering:
         elsewhere: bool = False,
         full_every: int = 64,
         drop: Sequence[str] = (),
+        change: PlanChange | None = None,
     ) -> None:
         self.plan = plan
         kept, inline = Pieces.of(store), 0 if elsewhere else 1000
@@ -54,7 +55,16 @@ class Offering:
             versions=versions(),
             executors=Elsewhere(self.runner) if elsewhere else None,
             drop=drop,
+            change=change,
         )
+        self._options: dict[str, Any] = {
+            "buckets": buckets, "elsewhere": elsewhere, "full_every": full_every
+        }  # fmt: skip
+
+    def redeclared(self, plan: Plan, drop: Sequence[str] = ()) -> Offering:
+        """The same query after a change of its plan between two micro-batches."""
+        change = PlanChange("what is declared", self.epochs)
+        return Offering(plan, self.epochs.log.store, **self._options, drop=drop, change=change)
 
     @property
     def done(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -42,6 +42,8 @@ AT_OPENING = Remedies(
     "all rows into it",
     time="Leave out its trigger, lateness or order, build it on existing views, or begin a new checkpoint and push all rows into it",
 )
+
+IN_A_QUERY = replace(AT_OPENING, heading="")
 
 
 def fill(

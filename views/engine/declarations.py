@@ -32,6 +32,7 @@ from .backfill_rows import backfilled
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
 from .view import View
+from .view_driver import the_one
 from .view_keeper import ViewKeeper
 
 Undo = Callable[[], None]
@@ -137,6 +138,11 @@ class Declarations:
                 "replace=True"
             )
         if backfill is not None and not self._running.has_begun:
+            if the_one(where, self._running.drivers) is not None:
+                raise PlanError(
+                    f"{where}: backfill= is for an engine that maintains views itself, and a query fills views from what its checkpoint "
+                    "keeps; declare the source with retained=True, or begin a new checkpoint"
+                )
             raise PlanError(
                 f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
                 "(engine.ready()); before that, push the rows into their sources"
@@ -402,6 +408,7 @@ class Declarations:
             yield self._joint
             return
         running, change, result = self._running, _Change(where), None
+        driver = None if running.has_begun else the_one(where, running.drivers)
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
                 running.flush()
@@ -411,6 +418,8 @@ class Declarations:
                 yield change
                 if before is not None:
                     result = self._exchange(before, self._recompiled(where, before, change), change)
+                elif driver is not None:
+                    driver.redeclare(where, self._plan)
             except BaseException:
                 self._plan.return_to(named)
                 _return_to(self._sources, sources)

@@ -45,6 +45,7 @@ from .fills import Fills
 from .keepers import InMemory, OnDisk
 from .published import Published, PublishedView
 from .view import View
+from .view_driver import ViewDriver
 from .worker_evaluator import WorkerEvaluator
 
 Answer = TypeVar("Answer")
@@ -123,6 +124,8 @@ class Running:
         self._counted = _Commits()
         self.fills = Fills()
         """The views that are being filled while epochs go on."""
+        self.drivers: list[ViewDriver] = []
+        """What runs, or has run, the views in place of this engine."""
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.

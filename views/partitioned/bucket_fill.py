@@ -7,7 +7,7 @@ without input commits them together with all rows of the new views as their firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -20,7 +20,7 @@ from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 
 from ..checkpoint import Commit, Pieces, StateRecord
-from ..durability.backfill import AT_OPENING, NodesToFill
+from ..durability.backfill import NodesToFill, Remedies
 from ..durability.kept_rows import KeptRows
 from ..durability.plan_match import PlanMatch
 from ..durability.time_travel import BORN
@@ -29,6 +29,19 @@ from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import Instant, Parts, RowBatch, Task, TaskResult
+
+
+OnRead = Callable[[int, int], None]
+"""Is called with how many of the kept rows are read by now, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replaced:
+    """The ``views`` that take the place of others with the same columns, and the plan and the commit that these are of."""
+
+    views: tuple[str, ...]
+    runner: StageRunner
+    last: Commit
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +56,9 @@ class _Filled:
 class BucketFill:
     """Evaluates the epoch in which views that are new to a checkpoint get their rows. It has no input.
 
-    ``runner`` runs the plan, ``last`` is the commit that the states are of, without those that are gone.
+    ``runner`` runs the plan, ``last`` is the commit that the states are of, without those that are gone. A view that has
+    ``replaced`` one goes on with the difference. ``on_read`` is called for each bucket of rows that is read, and may raise to end
+    the fill.
 
     Raises:
         CheckpointError: a view cannot be filled; names it and what would fill it.
@@ -57,9 +72,13 @@ class BucketFill:
         clocks: Clocks,
         last: Commit,
         match: PlanMatch,
+        remedies: Remedies,
+        replaced: Replaced | None = None,
+        on_read: OnRead | None = None,
     ) -> None:
         self._runner, self._clocks, self._last, self._match = runner, clocks, last, match
-        self._nodes = NodesToFill(plan, runner.compiled, match, runner.compiled.retained, {}, AT_OPENING)
+        self._replaced, self._on_read = replaced, on_read
+        self._nodes = NodesToFill(plan, runner.compiled, match, runner.compiled.retained, {}, remedies)
         self._nodes.require_fillable()
         self._fresh = runner.another(plan, pieces)
         self._pieces = pieces
@@ -67,6 +86,8 @@ class BucketFill:
         self._cut_again: dict[NodeId, dict[int, list[pl.DataFrame]]] = {}
         """Rows that are kept in other buckets than those of their node."""
         self._kept_in = {place: self._keeper(place, rows) for place, rows in self._nodes.given.items()}
+        self._read_entries = 0
+        self._entries = 0 if on_read is None else sum(self._entries_by_bucket())
 
     def _keeper(self, place: NodeId, rows: KeptRows) -> NodeId | None:
         """Return the node that keeps the rows of a node; None if there are none."""
@@ -74,6 +95,13 @@ class BucketFill:
             return None
         nodes = enumerate(self._runner.circuit.nodes)
         return next(NodeId(at) for at, node in nodes if any(rows.spines[0] is each for each in node.states))
+
+    def _entries_by_bucket(self) -> Iterator[int]:
+        """Yield how many entries each node whose rows are read keeps in each bucket. Cost: opening the files of states."""
+        for place, keeper in self._kept_in.items():
+            for bucket in range(self._last.buckets):
+                if keeper is not None and self._runner.put_for(keeper, bucket, self._last.states):
+                    yield self._nodes.given[place].entries
 
     # The epoch
 
@@ -94,11 +122,12 @@ class BucketFill:
             (name, bucket): at for (name, bucket), at in filled.held_at.items() if name in self._match.new
         }
         every = {**self._last.states, **states}
-        deltas = {view: list(self._rows_of(view, every, now)) for view in self._match.to_fill}
-        born = {
-            **self._last.facts.get(BORN, {}),
-            **dict.fromkeys(self._match.to_fill, int(now.epoch)),
-        }
+        replaced = () if self._replaced is None else self._replaced.views
+        begun = [view for view in self._match.to_fill if view not in replaced]
+        deltas = {view: list(self._rows_of(view, every, now)) for view in begun}
+        deltas |= {view: list(self._difference_of(view, every, now)) for view in replaced}
+        born = {**self._last.facts.get(BORN, {}), **dict.fromkeys(begun, int(now.epoch))}
+        born = {view: epoch for view, epoch in born.items() if view not in self._match.gone_views}
         taken_input = BucketInput(taken_input.arrive, facts={BORN: born})
         return BucketResult(
             taken_input, every, deltas={view: parts for view, parts in deltas.items() if parts}
@@ -120,6 +149,8 @@ class BucketFill:
                 result = self._stage(stage, bucket, epoch, states, filled)
                 if result is None:
                     continue
+                if epoch and self._on_read is not None:
+                    self._on_read(min(self._read_entries, self._entries), self._entries)
                 for exchange, parts in result.rows.items():
                     for to, part in parts.items():
                         filled.rows.setdefault(exchange, {}).setdefault(to, []).append(part)
@@ -177,16 +208,38 @@ class BucketFill:
         """Return the rows of a node that are kept in a bucket; None if there are none."""
         if not self._runner.put_for(keeper, bucket, self._last.states):
             return None
+        self._read_entries += self._nodes.given[place].entries
         with hashing_by(self._pieces.key_hash):
             delta = self._nodes.given[place].all()
         return delta if len(delta) else None
 
     def _rows_of(self, view: str, states: Mapping[str, StateRecord], now: Now) -> Iterator[RowBatch]:
         """Yield all rows of a view, bucket by bucket, as its first delta."""
-        kept_at = self._runner.compiled.kept_at[view]
+        for delta in self._contents(self._runner, view, states):
+            yield self._runner.row_batch(view, int(now.epoch), delta.frame)
+
+    def _difference_of(self, view: str, states: Mapping[str, StateRecord], now: Now) -> Iterator[RowBatch]:
+        """Yield the change from the rows of the view that is replaced, whose rows may be in other buckets."""
+        assert self._replaced is not None, "a view is replaced"
+        parts: dict[int, list[pl.DataFrame]] = {}
+        before = self._contents(self._replaced.runner, view, self._replaced.last.states)
+        for delta in (*self._contents(self._runner, view, states), *(each.negate() for each in before)):
+            for bucket, frame in self._runner.by_bucket(None, delta):
+                parts.setdefault(bucket, []).append(frame)
+        for frames in parts.values():
+            with hashing_by(self._pieces.key_hash):
+                change = Delta(stack(frames)).consolidate()
+            if len(change):
+                yield self._runner.row_batch(view, int(now.epoch), change.frame)
+
+    def _contents(
+        self, runner: StageRunner, view: str, states: Mapping[str, StateRecord]
+    ) -> Iterator[Delta]:
+        """Yield the rows of a view, bucket by bucket."""
+        kept_at = runner.compiled.kept_at[view]
         for bucket in range(self._last.buckets):
-            if self._runner.put_for(kept_at, bucket, states):
+            if runner.put_for(kept_at, bucket, states):
                 with hashing_by(self._pieces.key_hash):
-                    delta = self._runner.compiled.contents[view].emitted().consolidate()
+                    delta = runner.compiled.contents[view].emitted().consolidate()
                 if len(delta):
-                    yield self._runner.row_batch(view, int(now.epoch), delta.frame)
+                    yield delta
