@@ -196,9 +196,33 @@ class SparkView(TableForms, Outputs):
     def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
         self.name = declared.name
         self._declared = declared
-        self._reader = reader
+        self._checkpoint = reader
         self._in_spark = in_spark
         self._deliveries: list[Delivery] = []
+        self._ended: str | None = None
+
+    @property
+    def _reader(self) -> CheckpointReader:
+        """Return what reads the checkpoint.
+
+        Raises:
+            InputError: the view is no longer there.
+        """
+        if self._ended is not None:
+            raise InputError(self._ended)
+        return self._checkpoint
+
+    def is_of(self, declared: View) -> bool:
+        """Return whether this is the view of a declaration."""
+        return self._declared is declared
+
+    def go_on(self, declared: View, in_spark: InSpark | None) -> None:
+        """Go on with another definition that has the same columns, or with another plan."""
+        self._declared, self._in_spark = declared, in_spark
+
+    def end(self, why: str) -> None:
+        """Note that there is no such view any more, and why."""
+        self._ended = why
 
     @property
     def schema(self) -> pl.Schema:
@@ -294,6 +318,8 @@ class SparkView(TableForms, Outputs):
 
     def __repr__(self) -> str:
         """Show name, epoch and the first rows."""
+        if self._ended is not None:
+            return f"View {self.name!r}: {self._ended}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
 

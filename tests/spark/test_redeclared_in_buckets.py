@@ -65,7 +65,9 @@ class Redeclared:
         plan = self.declared().declared
         if what == "restart":
             self.offering = Offering(plan, self.store, **self.options)  # type: ignore[arg-type]
-            assert self.offering.epochs.last.epoch == epoch, "nothing is filled again, and nothing has to be dropped"
+            assert self.offering.epochs.last.epoch == epoch, (
+                "nothing is filled again, and nothing has to be dropped"
+            )
         elif self.shown != before:
             self.offering = self.offering.redeclared(plan, drop=(name,))
             assert self.offering.epochs.last.epoch <= epoch + 1
@@ -87,15 +89,19 @@ class Redeclared:
             assert dict(delivered(self.offering, name)) == frozen(whole.counts), (name, line)
 
 
-REPLACED = [[("add", 0, 0)], [("add", 0, 1), ("restart", 0, 0)], [("add", 0, 2), ("add", 1, 0), ("drop", 0, 0)]]
+REPLACED = [
+    [("add", 0, 0)],
+    [("add", 0, 1), ("restart", 0, 0)],
+    [("add", 0, 2), ("add", 1, 0), ("drop", 0, 0)],
+]
 
 
 @of_profile(0.3, quick=12)
-@given(
-    case=cases(trusted=False), plan=steps(), buckets=st.sampled_from([1, 2, 3]), elsewhere=st.booleans()
-)
+@given(case=cases(trusted=False), plan=steps(), buckets=st.sampled_from([1, 2, 3]), elsewhere=st.booleans())
 @example(HEADS, REPLACED, 3, True)
-@example(HEADS, [[("add", 0, 0), ("add", 1, 1)], [("add", 2, 2), ("drop", 1, 0), ("restart", 0, 0)]], 2, False)
+@example(
+    HEADS, [[("add", 0, 0), ("add", 1, 1)], [("add", 2, 2), ("drop", 1, 0), ("restart", 0, 0)]], 2, False
+)
 def test_views_of_a_running_query(case: Case, plan: list[list[Step]], buckets: int, elsewhere: bool) -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +122,8 @@ def test_a_view_that_cannot_be_filled_leaves_the_query_as_it_was(tmp_path: Path)
     assert offering.offer(0, ROWS)
     before = CommitLog(store).last
     with pytest.raises(
-        ec.PlanError, match="^what is declared: view 'prices' cannot be filled: source 'sales' does not retain"
+        ec.PlanError,
+        match=r"^what is declared: view 'prices' cannot be filled: source 'sales' does not retain",
     ):
         offering.redeclared(shops(["totals", "prices"], retained=False).declared)
     assert CommitLog(store).last == before

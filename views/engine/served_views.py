@@ -32,6 +32,7 @@ from ..sinks.origin import Origin
 from .epoch_runner import Running
 from .published import Published
 from .view import View
+from .view_driver import ViewDriver
 
 
 class ServedViews(ABC):
@@ -160,6 +161,12 @@ class ServedViews(ABC):
     def turn(self) -> Turn:
         """The lock that a writer holds while all others wait."""
         return self._turn
+
+    def driven_by(self, driver: ViewDriver) -> None:
+        """Have a driver take part in what is declared from here on, for as long as it runs."""
+        with self._turn:
+            drivers = self._running.drivers
+            drivers[:] = [*(each for each in drivers if each.is_running), driver]
 
     @property
     def readers(self) -> Readers:

@@ -30,7 +30,6 @@ from .clocks import Clocks
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import Instant, Parts, RowBatch, Task, TaskResult
 
-
 OnRead = Callable[[int, int], None]
 """Is called with how many of the kept rows are read by now, and how many there are."""
 
@@ -232,9 +231,7 @@ class BucketFill:
             if len(change):
                 yield self._runner.row_batch(view, int(now.epoch), change.frame)
 
-    def _contents(
-        self, runner: StageRunner, view: str, states: Mapping[str, StateRecord]
-    ) -> Iterator[Delta]:
+    def _contents(self, runner: StageRunner, view: str, states: Mapping[str, StateRecord]) -> Iterator[Delta]:
         """Yield the rows of a view, bucket by bucket."""
         kept_at = runner.compiled.kept_at[view]
         for bucket in range(self._last.buckets):

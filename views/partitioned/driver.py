@@ -95,7 +95,7 @@ class Epochs:
         """The measures of the last epochs of this process."""
         self._evaluated: BucketResult | None = None
         self._drop = tuple(drop)
-        self._plan = plan
+        self.plan = plan
         self._earlier = EarlierNames(plan)
         self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(
@@ -152,7 +152,7 @@ class Epochs:
             remedies = AT_OPENING if self._change is None else IN_A_QUERY
             replaced, on_read = self._replaced(match), self._on_read
             parts = self.pieces, self.runner, self.clocks
-            return commit, BucketFill(self._plan, *parts, commit, match, remedies, replaced, on_read)
+            return commit, BucketFill(self.plan, *parts, commit, match, remedies, replaced, on_read)
         except CheckpointError as error:
             if self._change is None:
                 raise
@@ -198,7 +198,7 @@ class Epochs:
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
-        match = check_plan(last.plan, self._plan, self.runner.compiled, self._drop)
+        match = check_plan(last.plan, self.plan, self.runner.compiled, self._drop)
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
         states = {
@@ -213,7 +213,7 @@ class Epochs:
             states=states,
             positions=match.positions(last.positions),
             readers=replace(match, changed_views=tuple(others)).readers(
-                last.readers if delivered is None else delivered, self._plan.views, last.epoch
+                last.readers if delivered is None else delivered, self.plan.views, last.epoch
             ),
         )
         return commit, match
