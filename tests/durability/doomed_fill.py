@@ -119,7 +119,6 @@ class Embedded(Driver):
     """An engine, whose views are filled in the background while it is pushed into."""
 
     def __init__(self, store: Any, shown: dict[str, str]) -> None:
-        fills.PIECE_ROWS, fills.FEW_CHANGES = 16, 0  # type: ignore[attr-defined]
         self.engine = declared(shown, checkpoint=ec.Checkpoint(store, drop=NAMES, every=2))
         self.lines = lines(self.engine)
         self.engine.ready()
@@ -240,4 +239,5 @@ def main(folder: Path, driver: str, where: str, number: int) -> None:
 
 
 if __name__ == "__main__":
+    fills.PIECE_ROWS, fills.FEW_CHANGES = 16, 0  # type: ignore[misc]
     main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
