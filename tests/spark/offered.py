@@ -58,13 +58,14 @@ class Offering:
             change=change,
         )
         self._options: dict[str, Any] = {
-            "buckets": buckets, "elsewhere": elsewhere, "full_every": full_every
+            "buckets": buckets, "elsewhere": elsewhere, "full_every": full_every, "drop": tuple(drop)
         }  # fmt: skip
 
     def redeclared(self, plan: Plan, drop: Sequence[str] = ()) -> Offering:
         """The same query after a change of its plan between two micro-batches."""
         change = PlanChange("what is declared", self.epochs)
-        return Offering(plan, self.epochs.log.store, **self._options, drop=drop, change=change)
+        options = {**self._options, "drop": (*self._options["drop"], *drop)}
+        return Offering(plan, self.epochs.log.store, **options, change=change)
 
     @property
     def done(self) -> int | None:

@@ -149,6 +149,10 @@ class Declarations:
             )
         readers = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
+        if on_progress is not None and not self._running.has_begun:
+            self._running.reports.callbacks[name] = (
+                on_progress  # There may be a checkpoint, which is opened later.
+            )
         if background and self._has_rows(collection._place):
             self._begin(view, collection, readers, on_progress)
         else:

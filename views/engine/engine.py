@@ -231,7 +231,8 @@ class Engine(LiveDeclarations):
                 ``engine.filling`` have the progress, and to read it before raises ``NotFilledError``. By default it is filled when
                 ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view that is replaced
                 stays until then. A checkpoint has nothing of it before: an engine that opens it then fills the view again.
-                A view that has nothing to be filled from, such as one declared before the first push, is ready at once.
+                A view that has nothing to be filled from, such as one declared before the first push, is ready at once; one that
+                is new to a checkpoint is filled when that is opened.
             on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
 
                 >>> engine = Engine()
@@ -267,8 +268,11 @@ class Engine(LiveDeclarations):
 
     @property
     def filling(self) -> dict[str, FillProgress]:
-        """How far the views are filled that were declared with ``background=True`` and cannot be read yet, by name."""
-        return dict(self._running.fills.progress)
+        """How far the views are that are being filled and cannot be read yet, by name.
+
+        These are the ones declared with ``background=True``, and those that are new to a checkpoint that is being opened.
+        """
+        return {**self._running.fills.progress, **self._running.reports}
 
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
@@ -535,7 +539,7 @@ class Engine(LiveDeclarations):
         durability = self._running.durability
         residence = None if durability is None else durability.residence
         text = explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
-        return "\n".join([text, *map(repr, self._running.fills.progress.values())])
+        return "\n".join([text, *map(repr, self.filling.values())])
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
@@ -561,7 +565,7 @@ class Engine(LiveDeclarations):
         figures = stats_of(
             self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
         )
-        filling = {name: progress.as_dict() for name, progress in self._running.fills.progress.items()}
+        filling = {name: progress.as_dict() for name, progress in self.filling.items()}
         return {**figures, "filling": filling}
 
     def watch(self, watcher: Watcher) -> Watch:

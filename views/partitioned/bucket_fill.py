@@ -7,7 +7,7 @@ without input commits them together with all rows of the new views as their firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -20,8 +20,8 @@ from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 
 from ..checkpoint import Commit, Pieces, StateRecord
-from ..durability.backfill import NodesToFill, Remedies
 from ..durability.kept_rows import KeptRows
+from ..durability.nodes_to_fill import NodesToFill, OnRead, Remedies
 from ..durability.plan_match import PlanMatch
 from ..durability.time_travel import BORN
 from ..plan.plan import Plan
@@ -29,9 +29,6 @@ from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
 from .stage_runner import ChangedStates, StageRunner
 from .tasks import Instant, Parts, RowBatch, Task, TaskResult
-
-OnRead = Callable[[int, int], None]
-"""Is called with how many of the kept rows are read by now, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +146,8 @@ class BucketFill:
                 if result is None:
                     continue
                 if epoch and self._on_read is not None:
-                    self._on_read(min(self._read_entries, self._entries), self._entries)
+                    read_entries = min(self._read_entries, self._entries)
+                    self._on_read(self._match.to_fill, read_entries, self._entries)
                 for exchange, parts in result.rows.items():
                     for to, part in parts.items():
                         filled.rows.setdefault(exchange, {}).setdefault(to, []).append(part)

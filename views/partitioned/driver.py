@@ -16,8 +16,8 @@ from ..checkpoint import Commit, CommitLog, Pieces, Saver
 from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
-from ..durability.backfill import AT_OPENING, IN_A_QUERY
 from ..durability.digest_schemes import EarlierNames
+from ..durability.nodes_to_fill import AT_OPENING, IN_A_QUERY, OnRead
 from ..durability.plan_diff import (
     PlanMatch,
     require_all_states,
@@ -31,7 +31,7 @@ from ..epochs.run_events import LOG
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
-from .bucket_fill import BucketFill, OnRead, Replaced
+from .bucket_fill import BucketFill, Replaced
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
 from .progress import EpochProgress, progress_of
