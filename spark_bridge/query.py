@@ -83,7 +83,8 @@ def run(
 
     Views may be declared, replaced and dropped while the query runs: ``engine.view``, ``engine.drop_view``. A new one is filled
     bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two micro-batches, which
-    wait for it; it is in ``query.views`` when the call returns. If it cannot be filled, the call raises and the query is as it was.
+    wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled by a thread while micro-batches
+    go on, which wait only for what has changed in the last of them. If it cannot be filled, the call raises and the query is as it was.
     Views that a query which is started again has more are filled in the same way; one that is no longer declared is dropped with
     ``Checkpoint(path, drop=("name",))``. Sources cannot be added or dropped: Spark goes on with the streams that it began with. Under
     Spark Connect a query has the views that were declared when it was started.
@@ -200,7 +201,9 @@ def prepared(
         from .output.delta_source import register  # It needs pyspark when it is imported.
 
         register(spark)
-        batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
+        batches.on_read = engine.fill_reports.read
+        with engine.fill_reports.ending():
+            batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
     finally:
         lock.release()
     return batches
@@ -296,9 +299,10 @@ class Query(LiveViews, QueryNames):
         return list(self._batches.opened().progress)
 
     def explain(self) -> str:
-        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran."""
+        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran; and what is being filled."""
         epochs = self._batches.opened()
-        return stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
+        text = stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
+        return "\n".join([text, *map(repr, self._engine.filling.values())])
 
     def __repr__(self) -> str:
         """Show the name, whether it runs, the epoch, and the views."""

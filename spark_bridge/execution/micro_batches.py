@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import (
@@ -21,9 +22,12 @@ from evercurrent.core.data.errors import (
 )
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.concurrency.turns import Turn
+from evercurrent.views.durability.nodes_to_fill import OnRead
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
+from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
 from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
+from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 
@@ -99,9 +103,12 @@ class MicroBatches:
         self.streams: list[str] | None = None
         self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
         """Makes a context in which micro-batches are run."""
+        self.on_read: OnRead | None = None
+        """Is called while views are filled for which others wait."""
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._turn: Turn | None = None
+        self._fills: WeakSet[RunningFill] = WeakSet()
         self._query: str | None = None
         self._ignored: set[str] = set()
 
@@ -126,7 +133,7 @@ class MicroBatches:
         self._require_same_query()
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
-            if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
+            if batch % SWEEP_EVERY == SWEEP_EVERY - 1 and not any(fill.is_needed for fill in self._fills):
                 self._sweep(batch)
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
@@ -277,11 +284,39 @@ class MicroBatches:
             self._epochs = self._opened(self.setup, spark)
         return self._epochs
 
-    def redeclare(self, where: str, setup: Setup, drop: Sequence[str], spark: SparkSession) -> None:
+    def filling(self, where: str, setup: Setup, drop: Sequence[str]) -> RunningFill:
+        """Return what computes the states of views that are new in a plan, while micro-batches go on.
+
+        Files that no commit names are not deleted meanwhile.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+        """
+
+        begun = self.setup
+
+        def prepare(computed: ComputedStates | None) -> BucketStates | None:
+            if self.setup is not begun:
+                return None
+            change = PlanChange(where, self.opened(), computed, is_planned=True)
+            return self._opened(setup, None, drop, change).filling
+
+        filling = RunningFill(prepare)
+        self._fills.add(filling)
+        return filling
+
+    def redeclare(
+        self,
+        where: str,
+        setup: Setup,
+        drop: Sequence[str],
+        spark: SparkSession,
+        computed: ComputedStates | None = None,
+    ) -> None:
         """Go on with a plan that has changed, in an epoch of its own between two micro-batches.
 
         ``where`` is what was declared; the views in ``drop`` are gone, or others have their names. If this raises, nothing has
-        changed. Cost: that of the fill, for which micro-batches wait.
+        changed. Cost: that of the fill, for which micro-batches wait, or what came since the ``computed`` states.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -290,7 +325,7 @@ class MicroBatches:
         with self.turn:
             before = self.opened()
             before.refresh()
-            self._epochs = self._opened(setup, spark, drop, PlanChange(where, before))
+            self._epochs = self._opened(setup, spark, drop, PlanChange(where, before, computed))
             self.setup = setup
 
     def _opened(
@@ -319,6 +354,7 @@ class MicroBatches:
             drop=(*self.options.checkpoint.drop, *drop),
             allow_pickle=setup.allow_pickle,
             on_filled=on_filled,
+            on_read=self.on_read if change is None or change.computed is None else None,
             change=change,
         )
 
@@ -338,7 +374,14 @@ class MicroBatches:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
-        return {**self.__dict__, "_epochs": None, "_store": None, "_turn": None, "while_running": nullcontext}
+        return {
+            **self.__dict__,
+            "_epochs": None,
+            "_store": None,
+            "_turn": None,
+            "while_running": nullcontext,
+            "_fills": WeakSet(),
+        }
 
     def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire.

@@ -8,8 +8,10 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
+from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.plan.plan import Plan
 
+from ..execution.jobs import Setup
 from ..execution.micro_batches import MicroBatches
 from ..execution.preflight import check_picklable
 from ..execution.writer_lock import WriterLock
@@ -47,15 +49,43 @@ class LiveViews(SparkViews):
         """See ``ViewDriver``."""
         return not self._lock.is_released
 
-    def redeclare(self, where: str, plan: Plan) -> None:
+    def begin(self, where: str, plan: Plan) -> RunningFill:
+        """See ``ViewDriver``.
+
+        Raises:
+            PlanError: sources differ, a view cannot be filled, or a sink cannot take the change.
+        """
+        changes, setup = self._planned(where, plan)
+        return self._batches.filling(where, setup, changes.names)
+
+    def redeclare(self, where: str, plan: Plan, computed: object) -> None:
         """See ``ViewDriver``.
 
         Raises:
             PlanError: sources differ, a view cannot be filled, a sink cannot take the change, or the query has just ended.
             CheckpointError: it could not be written.
         """
-        in_spark = self._in_spark
-        if not hasattr(in_spark.session, "_jsc"):
+        changes, setup = self._planned(where, plan)
+        ended = PlanError(
+            f"{where}: the query has ended meanwhile; declare it again, and start the query again on its checkpoint"
+        )
+        with self._lock.during(ended), self._engine.fill_reports.ending():
+            self._reader.expect(setup.unpickled())
+            try:
+                states = computed.computed if isinstance(computed, RunningFill) else None
+                self._batches.redeclare(where, setup, changes.names, self._in_spark.session, states)
+                self._reader.last()
+            finally:
+                self._reader.expect(None)
+            self._take_up(changes, InSpark(self._in_spark.session, setup))
+
+    def _planned(self, where: str, plan: Plan) -> tuple[_Changes, Setup]:
+        """Return what changes, and the setup of tasks after it.
+
+        Raises:
+            PlanError: the query cannot take the change up.
+        """
+        if not hasattr(self._in_spark.session, "_jsc"):
             raise PlanError(
                 f"{where}: under Spark Connect micro-batches run in another process, which has the views that were declared when "
                 "the query was started. Stop the query, declare it, and start the query again on its checkpoint"
@@ -63,18 +93,7 @@ class LiveViews(SparkViews):
         self._require_same_sources(where, plan)
         changes = self._changes()
         self._require_no_readers(where, changes)
-        setup = replace(in_spark.setup, plan=check_picklable(plan, "the plan of the views"))
-        ended = PlanError(
-            f"{where}: the query has ended meanwhile; declare it again, and start the query again on its checkpoint"
-        )
-        with self._lock.during(ended):
-            self._reader.expect(setup.unpickled())
-            try:
-                self._batches.redeclare(where, setup, (*changes.dropped, *changes.replaced), in_spark.session)
-                self._reader.last()
-            finally:
-                self._reader.expect(None)
-            self._take_up(changes, InSpark(in_spark.session, setup))
+        return changes, replace(self._in_spark.setup, plan=check_picklable(plan, "the plan of the views"))
 
     def _changes(self) -> _Changes:
         """Return how the declarations of the engine differ from the views of the query."""
@@ -149,3 +168,8 @@ class _Changes:
     dropped: tuple[str, ...]
     replaced: tuple[str, ...]
     reshaped: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the views that the query has no longer, under these names."""
+        return (*self.dropped, *self.replaced)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.errors import InputError, NotFilledError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.checkpoint.origin import SinkOffset, writers_of
@@ -125,7 +125,12 @@ class SparkViews:
 
         Raises:
             InputError: there is no view of this name; lists those there are.
+            NotFilledError: it is still being filled.
         """
+        if isinstance(name, str) and name not in self.views and name in self._engine.filling:
+            raise NotFilledError(
+                f"{self._engine.filling[name]!r}; wait for it with what engine.view has returned: view.wait()"
+            )
         if isinstance(name, str) and name not in self.views and name in self._engine.views:
             raise InputError(
                 f"view {name!r} was declared after the query was started, which computes the views that were declared by then: "

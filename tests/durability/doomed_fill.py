@@ -22,7 +22,7 @@ import polars as pl
 import evercurrent as ec
 from evercurrent.views.durability.piecewise_fill import PiecewiseFill
 from evercurrent.views.engine import fills
-from evercurrent.views.partitioned.bucket_fill import BucketFill
+from evercurrent.views.partitioned.bucket_states import BucketStates
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, Killed
 from spark.offered import Offering
@@ -179,7 +179,7 @@ class Sudden(Killed):
 def kill_in_step(number: int) -> Callable[[], None]:
     """End the process in a step of a fill, counted from the call of what this returns."""
     left = [-1]
-    for filling, name in ((PiecewiseFill, "_step"), (BucketFill, "_stage")):
+    for filling, name in ((PiecewiseFill, "_step"), (BucketStates, "_stage")):
         step = getattr(filling, name)
 
         def stepped(*given: Any, step: Any = step) -> Any:

@@ -25,7 +25,7 @@ from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.durability.piecewise_fill import PiecewiseFill
 from evercurrent.views.partitioned import workers as workers_module
-from evercurrent.views.partitioned.bucket_fill import BucketFill
+from evercurrent.views.partitioned.bucket_states import BucketStates
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed
 from harness import Running, contents, frame_of_entries, summed
@@ -85,7 +85,7 @@ def failing(number: int, error: type[BaseException]) -> Iterator[None]:
     """Raise an error in a step of a fill."""
     left = [number]
     with pytest.MonkeyPatch.context() as patched:
-        for filling, name in ((PiecewiseFill, "_step"), (BucketFill, "_stage")):
+        for filling, name in ((PiecewiseFill, "_step"), (BucketStates, "_stage")):
             step = getattr(filling, name)
 
             def stepped(*given: Any, step: Any = step) -> Any:
@@ -302,7 +302,7 @@ KILLED = [
 ]
 
 
-@of_profile(0.4, quick=15)
+@of_profile(0.2, quick=15)
 @given(
     case=cases(trusted=False),
     plan=plans(),

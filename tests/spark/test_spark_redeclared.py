@@ -16,6 +16,7 @@ import evercurrent as ec
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.spark_bridge import run
 from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.partitioned.bucket_states import BucketStates
 from evercurrent.views.store import LocalStore
 from spark.test_spark_declared_later import BATCHES, SALES, sum_of
 from spark.twins import counted
@@ -200,3 +201,50 @@ def test_a_query_that_is_stopped_during_a_fill_keeps_its_lock_to_the_end(
         assert opened
         assert query.view("shops").read().height == BATCHES[0].unique().height
     assert CommitLog(LocalStore(checkpoint)).last is not None
+
+
+def test_micro_batches_go_on_while_a_view_is_filled_in_the_background(
+    spark: Any, feed: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two fills: of one the query sees the end, and of the other not."""
+    begun, go_on = threading.Event(), threading.Event()
+    stage = BucketStates._stage
+
+    def waits_first(*given: Any) -> Any:
+        if threading.current_thread().name.startswith("evercurrent fill"):
+            begun.set()
+            assert go_on.wait(60)
+        return stage(*given)
+
+    monkeypatch.setattr(BucketStates, "_stage", waits_first)
+    pieces: list[ec.FillProgress] = []
+    engine, sales = declared()
+    with running(engine, feed(BATCHES[:1]), checkpoint) as query:
+        query.process_all_available()
+        shops = engine.view("shops", sales.unique(), background=True, on_progress=pieces.append)
+        assert begun.wait(60)
+        feed(BATCHES[1:2])
+        query.process_all_available()
+        assert query.epoch_number == 2, "nobody waits"
+        assert "is being filled" in repr(engine.filling["shops"])
+        assert "is being filled" in query.explain()
+        with pytest.raises(ec.NotFilledError, match="is being filled"):
+            query.view("shops")
+        go_on.set()
+        shops.wait(60)
+        assert query.epoch_number == 3
+        feed(BATCHES[2:])
+        query.process_all_available()
+        expected = pl.concat(BATCHES).unique()
+        assert counted([query.view("shops").read()]) == counted([expected])
+        assert [pieces[-1].state, pieces[-1].share] == ["ready", 1.0]
+        assert pieces[0].rows_total == BATCHES[0].unique().height
+        assert engine.filling == {}
+        begun.clear()
+        go_on.clear()
+        late = engine.view("late", sales.group_by("price").len(), background=True)
+        assert begun.wait(60)
+    go_on.set()
+    with pytest.raises(ec.NotFilledError, match="the query has ended meanwhile"):
+        late.wait(60)
+    assert list(engine.views) == ["totals", "shops"]

@@ -81,7 +81,7 @@ class NodesToFill:
                 empty = partial(Delta.empty, self._circuit.nodes[node].operator.schema)
                 yield node, KeptRows.given(empty)
             elif name in self._kept:
-                yield node, KeptRows(retained[name].changes, (retained[name].spine,))
+                yield node, KeptRows(retained[name].changes, (retained[name].spine,), is_sum=True)
             elif name in self._readers:
                 yield node, KeptRows.given(self._readers[name])
 

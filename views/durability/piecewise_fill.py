@@ -157,6 +157,9 @@ class PiecewiseFill:
         with hashing_by(self._fresh.circuit.key_hash):
             self._step({self.inputs[identity]: delta for identity, delta in changes.items()})
 
+    def end(self) -> None:
+        """Note that it is not needed any more: there is nothing to give back."""
+
     def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
 

@@ -32,7 +32,7 @@ from .backfill_rows import backfilled
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
 from .view import View
-from .view_driver import the_one
+from .view_driver import ViewDriver, the_one
 from .view_keeper import ViewKeeper
 
 Undo = Callable[[], None]
@@ -153,7 +153,10 @@ class Declarations:
             self._running.reports.callbacks[name] = (
                 on_progress  # There may be a checkpoint, which is opened later.
             )
-        if background and self._has_rows(collection._place):
+        driver = None if self._running.has_begun else the_one(where, self._running.drivers)
+        if background and driver is not None:
+            self._begin_in(driver, view, collection, on_progress)
+        elif background and self._has_rows(collection._place):
             self._begin(view, collection, readers, on_progress)
         else:
             self._declare(view, collection, readers)
@@ -165,14 +168,18 @@ class Declarations:
         collection: Collection,
         backfill: Mapping[str, Callable[[], Delta]],
         filling: Filling | None = None,
+        computed: PiecewiseFill | None = None,
     ) -> None:
-        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
+        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already.
+
+        These are the ``computed`` ones, or those of the driver that runs the views.
+        """
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
         with self._change(where) as change:
             change.fill(name, backfill)
             if filling is not None:
-                change.computed = filling.fill
+                change.computed, change.filling = computed, filling
                 # From here on it is read as any view that is being declared.
                 view._filling = None
                 change.undo.append(lambda: setattr(view, "_filling", filling))
@@ -245,10 +252,41 @@ class Declarations:
                 self._plan.return_to(named)
 
         def adopt(filling: Filling) -> None:
-            self._declare(view, collection, backfill, filling)
+            self._declare(view, collection, backfill, filling, fill)
 
-        filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
-        view._filling = running.fills[name] = filling
+        self._start(view, Filling(view, collection, fill, running.turn, adopt, on_progress))
+
+    def _begin_in(
+        self, driver: ViewDriver, view: View, collection: Collection, on_progress: OnProgress | None
+    ) -> None:
+        """Begin to fill a view in the driver that runs the views.
+
+        Raises:
+            PlanError: it cannot be filled.
+        """
+        name, where, views = view.name, f"view {view.name!r}", dict(self._views)
+        named = self._plan.named()
+        try:
+            if name in self._plan.views:
+                self._plan.remove_view(name)
+            self._plan.add_view(name, view._place)
+            self._views[name] = view
+            fill = driver.begin(where, self._plan)
+        finally:
+            self._plan.return_to(named)
+            _return_to(self._views, views)
+
+        def adopt(filling: Filling) -> None:
+            if not driver.is_running:
+                raise PlanError(
+                    f"{where}: the query has ended meanwhile; declare the view again, and start the query again on its checkpoint"
+                )
+            self._declare(view, collection, {}, filling)
+
+        self._start(view, Filling(view, collection, fill, self._running.turn, adopt, on_progress))
+
+    def _start(self, view: View, filling: Filling) -> None:
+        view._filling = self._running.fills[view.name] = filling
         filling.start()
 
     def _appear(self, view: View, filling: Filling) -> None:
@@ -423,7 +461,9 @@ class Declarations:
                 if before is not None:
                     result = self._exchange(before, self._recompiled(where, before, change), change)
                 elif driver is not None:
-                    driver.redeclare(where, self._plan)
+                    driver.redeclare(
+                        where, self._plan, None if change.filling is None else change.filling.fill
+                    )
             except BaseException:
                 self._plan.return_to(named)
                 _return_to(self._sources, sources)
@@ -487,6 +527,8 @@ class _Change:
         self.where = where
         self.computed: PiecewiseFill | None = None
         """The states of the views to be filled, if they are computed already."""
+        self.filling: Filling | None = None
+        """What has computed the states, here or in a driver."""
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""

@@ -30,6 +30,7 @@ from ..plan.plan import Plan
 from ..plan.windowed import grouping_of, panes_of
 from ..sinks.origin import Origin
 from .epoch_runner import Running
+from .fill_reports import FillReports
 from .published import Published
 from .view import View
 from .view_driver import ViewDriver
@@ -167,6 +168,11 @@ class ServedViews(ABC):
         with self._turn:
             drivers = self._running.drivers
             drivers[:] = [*(each for each in drivers if each.is_running), driver]
+
+    @property
+    def fill_reports(self) -> FillReports:
+        """How far views are that are filled while others wait: at the opening of a checkpoint, or in a driver."""
+        return self._running.reports
 
     @property
     def readers(self) -> Readers:

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 
 from ..plan.plan import Plan
+
+
+class StatesFill(Protocol):
+    """States of a view that are computed piece by piece, while epochs go on."""
+
+    @property
+    def entries(self) -> int:
+        """How many entries are read, as far as that is known."""
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The identities of the nodes whose deltas have to be handed to ``catch_up``."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What these nodes are called."""
+
+    def pieces(self, most: int) -> Iterator[int]:
+        """Compute the states from the rows that are kept, and yield after each piece how many entries were read so far."""
+
+    def catch_up(self, changes: Mapping[str, Delta]) -> None:
+        """Compute what follows from changes of the ``inputs``, by their identities, after all pieces."""
+
+    def end(self) -> None:
+        """Note that it is not needed any more."""
 
 
 class ViewDriver(Protocol):
@@ -17,8 +43,17 @@ class ViewDriver(Protocol):
     def is_running(self) -> bool:
         """Whether it runs, so that a declaration has to be real there."""
 
-    def redeclare(self, where: str, plan: Plan) -> None:
+    def begin(self, where: str, plan: Plan) -> StatesFill:
+        """Return what computes the states of the views that are new in a plan. Nothing is changed.
+
+        Raises:
+            PlanError: one cannot be filled; names it and the way out.
+        """
+
+    def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
         """Go on with a plan that has changed, in an epoch of its own. If this raises, nothing has changed.
+
+        ``computed`` is what ``begin`` has returned for the same change, after all pieces.
 
         Raises:
             PlanError: it cannot; names the declaration and the way out.

@@ -32,6 +32,7 @@ from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
 from .bucket_fill import BucketFill, Replaced
+from .bucket_states import BucketStates, ComputedStates
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
 from .progress import EpochProgress, progress_of
@@ -44,10 +45,16 @@ PROGRESS = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanChange:
-    """A plan that changes while epochs run: ``where`` is what was declared, ``before`` drives the epochs up to now."""
+    """A plan that changes while epochs run: ``where`` is what was declared, ``before`` drives the epochs up to now.
+
+    ``computed`` are states of the new views, as of an earlier commit. If the change ``is_planned`` alone, nothing is committed, and
+    ``filling`` of the new driver has what is to be computed.
+    """
 
     where: str
     before: Epochs
+    computed: ComputedStates | None = None
+    is_planned: bool = False
 
 
 class Epochs:
@@ -94,6 +101,7 @@ class Epochs:
         )
         """The measures of the last epochs of this process."""
         self._evaluated: BucketResult | None = None
+        self.filling: BucketStates | None = None
         self._drop = tuple(drop)
         self.plan = plan
         self._earlier = EarlierNames(plan)
@@ -134,11 +142,14 @@ class Epochs:
         else:
             commit, filling = self._prepared(last)
             self._go_on_from(commit)
+            if self._change is not None and self._change.is_planned:
+                self.filling = filling
+                return
             if filling is not None:
                 self._fill(filling)
             note_writer(self.log.store, last.epoch)
 
-    def _prepared(self, last: Commit) -> tuple[Commit, BucketFill | None]:
+    def _prepared(self, last: Commit) -> tuple[Commit, BucketStates | None]:
         """Return the commit as ``_of_this_plan`` does, and what fills the views that are new; None if nothing has changed.
 
         Raises:
@@ -150,21 +161,22 @@ class Epochs:
             if not match.to_fill and (self._change is None or match.is_same):
                 return commit, None
             remedies = AT_OPENING if self._change is None else IN_A_QUERY
-            replaced, on_read = self._replaced(match), self._on_read
-            parts = self.pieces, self.runner, self.clocks
-            return commit, BucketFill(self.plan, *parts, commit, match, remedies, replaced, on_read)
+            since = None if self._change is None else self._change.computed
+            return commit, BucketStates(self.plan, self.pieces, self.runner, commit, match, remedies, since)
         except CheckpointError as error:
             if self._change is None:
                 raise
             raise as_refusal(self._change.where, error) from error
 
-    def _fill(self, filling: BucketFill) -> None:
+    def _fill(self, filling: BucketStates) -> None:
         """Fill the views that are new, and commit the plan as it is now as an epoch without input."""
+        replaced = self._replaced(filling.match)
+        evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
         last, self._on_deltas = self.last, self._on_filled
         instant = last.epochs[-1][1] if last.epochs else 0
         now = Now.at(Epoch(last.epoch + 1), instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
-        choreography.make_real(filling, now, BucketInput(lambda _: []))
+        choreography.make_real(evaluator, now, BucketInput(lambda _: []))
         self._go_on_from(self.last)
 
     def _replaced(self, match: PlanMatch) -> Replaced | None:
