@@ -22,8 +22,11 @@ from hypothesis import assume, event, example, given
 
 import evercurrent as ec
 from evercurrent.core.data.errors import ArithmeticRefusedError
+from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.durability.piecewise_fill import PiecewiseFill
+from evercurrent.views.durability.time_travel import BORN, delta_files
+from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.partitioned import workers as workers_module
 from evercurrent.views.partitioned.bucket_states import BucketStates
 from evercurrent.views.store import LocalStore, Store
@@ -32,7 +35,8 @@ from harness import Running, contents, frame_of_entries, summed
 from laws.test_declared_later import HEADS
 from oracle import Bag, TooLargeError
 from spark.offered import Offering
-from spark.test_filled_in_buckets import delivered, frozen, held
+from spark.test_filled_in_buckets import frozen, held
+from spark.twins import counted
 from strategies import Case, Draw, Epoch, cases, of_profile
 
 Where = tuple[str, int]
@@ -197,7 +201,11 @@ class InBuckets(Driver):
         return dict(held(self.offering, name))
 
     def deltas(self, name: str) -> dict[Any, int]:
-        return dict(delivered(self.offering, name))
+        """Of all epochs of its present definition: an engine commits some of them together."""
+        epochs = self.offering.epochs
+        born = epochs.last.facts.get(BORN, {}).get(name, 0)
+        files = delta_files(CommitLog(epochs.log.store), name, BEFORE_ALL, {name: born})
+        return dict(counted([epochs.pieces.read_delta(ref).drop("_epoch") for ref in files]))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -300,6 +308,8 @@ KILLED = [
     [Step("kill", 0, 1, 104, ("engine", 2), is_kept=False), Step("restart", where=("elsewhere", 3))],
     [Step("drop", 0), Step("add", 0, 2), Step("kill", 2, 0, 110, ("elsewhere", 3))],
 ]
+TOGETHER = [[Step("add", 0, 0)], [], [Step("restart", where=("buckets", 1))]]
+"""Several epochs are one commit when the driver changes."""
 
 
 @of_profile(0.2, quick=15)
@@ -312,6 +322,7 @@ KILLED = [
 @example(HEADS, KILLED, ("engine", 1), True)
 @example(HEADS, KILLED, ("buckets", 2), True)
 @example(HEADS, KILLED, ("engine", 3), False)
+@example(HEADS, TOGETHER, ("engine", 1), True)
 def test_views_at_any_epoch(case: Case, plan: list[list[Step]], where: Where, durable: bool) -> None:
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as folder:
         patched.setattr(workers_module, "FEW_ROWS", 0)

@@ -101,15 +101,15 @@ class Prover:
 
     def _proof(self, name: str, scope: _Scope) -> Proof:
         evaluation = Evaluation(self._plan.calls, lambda value: self._named(value, scope), self._unsettled)
-        kept = self._kept_rows(name, scope.epoch)
+        kept_rows = self._kept_rows(name, scope.epoch)
         if scope.share is None:
-            return proof(self._views[name], self._now.epoch, evaluation, kept)
+            return proof(self._views[name], self._now.epoch, evaluation, kept_rows)
         chosen = partial(of_sample, keys=scope.keys, share=scope.share)
         if any(self._views[name].schema[key].is_float() for key in scope.keys):
             # What differs by rounding alone is equal, and would not be in one sample.
-            result = proof(self._views[name], self._now.epoch, evaluation, kept)
+            result = proof(self._views[name], self._now.epoch, evaluation, kept_rows)
             return replace(result, differences=chosen(result.differences))
-        return proof(self._views[name], self._now.epoch, evaluation, kept, chosen)
+        return proof(self._views[name], self._now.epoch, evaluation, kept_rows, chosen)
 
     # From which epoch on
 
