@@ -44,8 +44,9 @@ from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
 from .input.origins import require_no_aggregation, require_no_shuffle
+from .output.live_views import LiveViews
 from .output.query_names import QueryNames
-from .output.spark_views import InSpark, SparkViews
+from .output.spark_views import InSpark
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
 
@@ -80,10 +81,13 @@ def run(
     committed once its record is in the checkpoint, which any process can read, and which an engine can open
     (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
-    The views are those that the engine declares when the query is started. To add one, stop the query, declare it, and start the
-    query again on its checkpoint: it is filled there, bucket by bucket, from other views, groupings and ``retained`` sources, in
-    an epoch of its own before the first micro-batch, or refused with the way out. One that is no longer declared is dropped with
-    ``Checkpoint(path, drop=("name",))``.
+    Views may be declared, replaced and dropped while the query runs: ``engine.view``, ``engine.drop_view``. A new one is filled
+    bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two micro-batches, which
+    wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled by a thread while micro-batches
+    go on, which wait only for what has changed in the last of them. If it cannot be filled, the call raises and the query is as it was.
+    Views that a query which is started again has more are filled in the same way; one that is no longer declared is dropped with
+    ``Checkpoint(path, drop=("name",))``. Sources cannot be added or dropped: Spark goes on with the streams that it began with. Under
+    Spark Connect a query has the views that were declared when it was started.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -197,7 +201,9 @@ def prepared(
         from .output.delta_source import register  # It needs pyspark when it is imported.
 
         register(spark)
-        batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
+        batches.on_read = engine.fill_reports.read
+        with engine.fill_reports.ending():
+            batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
     finally:
         lock.release()
     return batches
@@ -227,7 +233,7 @@ def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> Non
     rebucket(store, buckets)
 
 
-class Query(SparkViews, QueryNames):
+class Query(LiveViews, QueryNames):
     """A running query, and its views. Made by ``run``.
 
     >>> import evercurrent as ec
@@ -258,10 +264,8 @@ class Query(SparkViews, QueryNames):
             batches.options.checkpoint.drop,
             allow_pickle=batches.setup.allow_pickle,
         )
-        super().__init__(engine, reader, InSpark(spark, batches.setup))
         self.streaming_query = query
-        self._lock = lock
-        self._batches = batches
+        super().__init__(engine, reader, InSpark(spark, batches.setup), batches, lock)
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
         """Fire windows with the next micro-batch: those whose trigger waits for ``signal()``.
@@ -295,9 +299,10 @@ class Query(SparkViews, QueryNames):
         return list(self._batches.opened().progress)
 
     def explain(self) -> str:
-        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran."""
+        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran; and what is being filled."""
         epochs = self._batches.opened()
-        return stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
+        text = stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
+        return "\n".join([text, *map(repr, self._engine.filling.values())])
 
     def __repr__(self) -> str:
         """Show the name, whether it runs, the epoch, and the views."""

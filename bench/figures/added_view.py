@@ -16,6 +16,7 @@ TARGETS = (
     (Target("pushes of 1,000 rows meanwhile / before, means", "times", "at most", 3), "push"),
     (Target("a fork", "ms", "at most", 10), "fork_ms"),
     (Target("memory of a fork, of a thousand", "MB", "at most", 1), "fork_mb"),
+    (Target("allocated for a fork, of a thousand", "MB", "at most", 1), "fork_traced_mb"),
 )
 MEASURES = (
     ("floor_s", "s", "polars, reading included"),
@@ -28,6 +29,7 @@ MEASURES = (
     ("first_fork_ms", "ms", "first fork"),
     ("fork_ms", "ms", "each of a thousand forks, mean"),
     ("fork_mb", "MB", "memory of each of a thousand forks"),
+    ("fork_traced_mb", "MB", "allocated for each of a thousand forks by Python and numpy"),
 )
 
 

@@ -3,7 +3,8 @@
 Measured: one polars evaluation of the same query over the rows of the grouping, from reading them on (the floor), and without reading
 them; the view declared with `background=True` and waited for, while nobody pushes; and again while epochs of 1,000 rows are pushed one
 after the other, beside the times of such epochs before. Then one fork, and a thousand of them that are all kept, with the memory that the
-process has for them. The view is compared with the polars evaluation, after all pushes.
+process has for them; and a thousand more, with what Python and numpy have allocated for them, as freed memory that is used again is not
+in the memory of the process. The view is compared with the polars evaluation, after all pushes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import gc
 import statistics
 import time
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,11 @@ def main(keys: int) -> None:
     forks += [engine.fork() for _ in range(FORKS - 1)]
     later = (time.perf_counter() - started) / (FORKS - 1)
     each = (resident() - before) / FORKS
+    tracemalloc.start()
+    forks += [engine.fork() for _ in range(FORKS)]
+    gc.collect()
+    traced = tracemalloc.get_traced_memory()[0] / FORKS
+    tracemalloc.stop()
     forks[-1].push("sales", {"key": [0], "price": [1]})
     assert forks[-1].compare(engine)["totals"].height == 2
     send(
@@ -86,6 +93,7 @@ def main(keys: int) -> None:
         alone_ms=statistics.median(alone) * 1e3, busy_ms=statistics.median(busy) * 1e3, slowest_ms=max(busy) * 1e3,
         fill=quiet / floor, push=statistics.mean(busy) / statistics.mean(alone),
         fork_ms=later * 1e3, first_fork_ms=first * 1e3, fork_mb=each / 1e6, first_fork_mb=one / 1e6,
+        fork_traced_mb=traced / 1e6,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ Rows may wait unsorted beside the runs (``waiting``), until somebody looks them 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -315,6 +315,14 @@ class Spine:
         add_waiting(waiting, keys, marks, totals)
         self.touched += rows_in(waiting)
         return totals
+
+    def rows_apart(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of all runs with their diffs, as they are: one row may be in several, and nothing is sorted or merged."""
+        runs, waiting = self.version.parts
+        for run in runs:
+            yield pl.DataFrame([*run.payload.get_columns(), pl.Series(DIFF, run.sums[DIFF])])
+        for chunk in waiting:
+            yield chunk.frame
 
     def merged(self) -> Run:
         """Return all entries in one run. Cost: the state, once until it changes."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import (
@@ -19,9 +21,13 @@ from evercurrent.core.data.errors import (
     NameTakenError,
 )
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
+from evercurrent.views.concurrency.turns import Turn
+from evercurrent.views.durability.nodes_to_fill import OnRead
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
-from evercurrent.views.partitioned.driver import Epochs
+from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
+from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
+from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 
@@ -95,8 +101,14 @@ class MicroBatches:
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
         self.streams: list[str] | None = None
+        self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Makes a context in which micro-batches are run."""
+        self.on_read: OnRead | None = None
+        """Is called while views are filled for which others wait."""
         self._epochs: Epochs | None = None
         self._store: Store | None = None
+        self._turn: Turn | None = None
+        self._fills: WeakSet[RunningFill] = WeakSet()
         self._query: str | None = None
         self._ignored: set[str] = set()
 
@@ -109,7 +121,8 @@ class MicroBatches:
             InterruptedError: the query is stopped.
         """
         try:
-            self._run_next(rows, batch)
+            with self.while_running(), self.turn:
+                self._run_next(rows, batch)
         except Exception as error:
             if is_interruption(error):
                 raise interruption(error) from None
@@ -120,7 +133,7 @@ class MicroBatches:
         self._require_same_query()
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
-            if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
+            if batch % SWEEP_EVERY == SWEEP_EVERY - 1 and not any(fill.is_needed for fill in self._fills):
                 self._sweep(batch)
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
@@ -139,7 +152,7 @@ class MicroBatches:
             return results
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
-            self._call_sink(rows.sparkSession, deltas)
+            self._call_sink(rows.sparkSession, deltas, self.setup)
 
         epochs.step(
             arrive,
@@ -155,7 +168,8 @@ class MicroBatches:
             },
             on_deltas=on_deltas if self.options.on_epoch else None,
             promised=promised,
-            fires=attempt.fires,
+            # A view that was to fire may have been dropped since.
+            fires=[fire for fire in attempt.fires if fire.view in epochs.plan.views],
         )
 
     def _arrived(
@@ -190,14 +204,16 @@ class MicroBatches:
 
         With a session ``on_epoch`` is called for it.
         """
-        epochs = self.opened()
-        epochs.refresh()
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
             if spark is not None and self.options.on_epoch is not None:
-                self._call_sink(spark, deltas)
+                self._call_sink(spark, deltas, self.setup)
 
-        return epochs.step(lambda _: [], instant_of(at), {}, {}, promised=promised, on_deltas=on_deltas).epoch
+        with self.turn:
+            epochs = self.opened()
+            epochs.refresh()
+            instant = instant_of(at)
+            return epochs.step(lambda _: [], instant, {}, {}, promised=promised, on_deltas=on_deltas).epoch
 
     def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
@@ -265,28 +281,89 @@ class MicroBatches:
         The first time, views that are new to the checkpoint are filled; with a session ``on_epoch`` gets their rows.
         """
         if self._epochs is None:
-
-            def on_filled(deltas: PartitionedDeltas) -> None:
-                if spark is not None and self.options.on_epoch is not None:
-                    self._call_sink(spark, deltas)
-
-            store = self.store
-            pieces = Pieces.of(store)
-            self._epochs = Epochs(
-                self.setup.unpickled(),
-                CommitLog(store, full_every=self.options.checkpoint.full_every),
-                pieces,
-                buckets=self.setup.buckets,
-                driver_rows=self.options.driver_rows,
-                driver_bytes=self.options.driver_bytes,
-                inline_rows=self.setup.inline_rows,
-                writer=new_writer(),
-                versions=versions(),
-                drop=self.options.checkpoint.drop,
-                allow_pickle=self.setup.allow_pickle,
-                on_filled=on_filled,
-            )
+            self._epochs = self._opened(self.setup, spark)
         return self._epochs
+
+    def filling(self, where: str, setup: Setup, drop: Sequence[str]) -> RunningFill:
+        """Return what computes the states of views that are new in a plan, while micro-batches go on.
+
+        Files that no commit names are not deleted meanwhile.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+        """
+
+        begun = self.setup
+
+        def prepare(computed: ComputedStates | None) -> BucketStates | None:
+            if self.setup is not begun:
+                return None
+            change = PlanChange(where, self.opened(), computed, is_planned=True)
+            return self._opened(setup, None, drop, change).filling
+
+        filling = RunningFill(prepare)
+        self._fills.add(filling)
+        return filling
+
+    def redeclare(
+        self,
+        where: str,
+        setup: Setup,
+        drop: Sequence[str],
+        spark: SparkSession,
+        computed: ComputedStates | None = None,
+    ) -> None:
+        """Go on with a plan that has changed, in an epoch of its own between two micro-batches.
+
+        ``where`` is what was declared; the views in ``drop`` are gone, or others have their names. If this raises, nothing has
+        changed. Cost: that of the fill, for which micro-batches wait, or what came since the ``computed`` states.
+
+        Raises:
+            PlanError: a view cannot be filled; names it and the way out.
+            CheckpointError: it could not be written.
+        """
+        with self.turn:
+            before = self.opened()
+            before.refresh()
+            self._epochs = self._opened(setup, spark, drop, PlanChange(where, before, computed))
+            self.setup = setup
+
+    def _opened(
+        self,
+        setup: Setup,
+        spark: SparkSession | None,
+        drop: Sequence[str] = (),
+        change: PlanChange | None = None,
+    ) -> Epochs:
+        """Return the epochs of a plan on the checkpoint."""
+
+        def on_filled(deltas: PartitionedDeltas) -> None:
+            if spark is not None and self.options.on_epoch is not None:
+                self._call_sink(spark, deltas, setup)
+
+        return Epochs(
+            setup.unpickled(),
+            CommitLog(self.store, full_every=self.options.checkpoint.full_every),
+            Pieces.of(self.store),
+            buckets=setup.buckets,
+            driver_rows=self.options.driver_rows,
+            driver_bytes=self.options.driver_bytes,
+            inline_rows=setup.inline_rows,
+            writer=new_writer(),
+            versions=versions(),
+            drop=(*self.options.checkpoint.drop, *drop),
+            allow_pickle=setup.allow_pickle,
+            on_filled=on_filled,
+            on_read=self.on_read if change is None or change.computed is None else None,
+            change=change,
+        )
+
+    @property
+    def turn(self) -> Turn:
+        """The lock of the one that writes: a micro-batch, or a change of the plan between two."""
+        if self._turn is None:
+            self._turn = Turn()
+        return self._turn
 
     @property
     def store(self) -> Store:
@@ -297,7 +374,14 @@ class MicroBatches:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
-        return {**self.__dict__, "_epochs": None, "_store": None}
+        return {
+            **self.__dict__,
+            "_epochs": None,
+            "_store": None,
+            "_turn": None,
+            "while_running": nullcontext,
+            "_fills": WeakSet(),
+        }
 
     def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire.
@@ -342,9 +426,9 @@ class MicroBatches:
     def _where(self, name: str) -> str:
         return f"{self.store.url}: {name}"
 
-    def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas) -> None:
+    def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas, setup: Setup) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"
-        for view, frame in delta_frames(spark, self.setup, deltas):
+        for view, frame in delta_frames(spark, setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
     def _sweep(self, last_batch: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class WriterLock:
     def __init__(self, url: str) -> None:
         self._held = ExitStack()
         self._guard = Lock()
+        self._holders, self._is_released = 1, False
         given_up = time.monotonic() + PATIENCE
         while True:
             try:
@@ -39,9 +41,36 @@ class WriterLock:
                 time.sleep(0.05)
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, after the end of all that goes on."""
         with self._guard:
-            self._held.close()
+            self._holders -= not self._is_released
+            self._is_released = True
+            if not self._holders:
+                self._held.close()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the lock is released, or will be at the end of what goes on."""
+        return self._is_released
+
+    @contextmanager
+    def during(self, refusal: Exception) -> Iterator[None]:
+        """Hold the lock to the end of the block, though it may be released meanwhile.
+
+        Raises:
+            Exception: the ``refusal``, as the lock is released.
+        """
+        with self._guard:
+            if self._is_released:
+                raise refusal
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._holders -= 1
+                if not self._holders:
+                    self._held.close()
 
     def release_after(self, query: StreamingQuery) -> None:
         """Release the lock when the query ends, however it ends."""

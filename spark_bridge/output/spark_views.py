@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.errors import InputError, NotFilledError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.checkpoint.origin import SinkOffset, writers_of
@@ -125,7 +125,12 @@ class SparkViews:
 
         Raises:
             InputError: there is no view of this name; lists those there are.
+            NotFilledError: it is still being filled.
         """
+        if isinstance(name, str) and name not in self.views and name in self._engine.filling:
+            raise NotFilledError(
+                f"{self._engine.filling[name]!r}; wait for it with what engine.view has returned: view.wait()"
+            )
         if isinstance(name, str) and name not in self.views and name in self._engine.views:
             raise InputError(
                 f"view {name!r} was declared after the query was started, which computes the views that were declared by then: "
@@ -196,9 +201,33 @@ class SparkView(TableForms, Outputs):
     def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
         self.name = declared.name
         self._declared = declared
-        self._reader = reader
+        self._checkpoint = reader
         self._in_spark = in_spark
         self._deliveries: list[Delivery] = []
+        self._ended: str | None = None
+
+    @property
+    def _reader(self) -> CheckpointReader:
+        """Return what reads the checkpoint.
+
+        Raises:
+            InputError: the view is no longer there.
+        """
+        if self._ended is not None:
+            raise InputError(self._ended)
+        return self._checkpoint
+
+    def is_of(self, declared: View) -> bool:
+        """Return whether this is the view of a declaration."""
+        return self._declared is declared
+
+    def go_on(self, declared: View, in_spark: InSpark | None) -> None:
+        """Go on with another definition that has the same columns, or with another plan."""
+        self._declared, self._in_spark = declared, in_spark
+
+    def end(self, why: str) -> None:
+        """Note that there is no such view any more, and why."""
+        self._ended = why
 
     @property
     def schema(self) -> pl.Schema:
@@ -294,6 +323,8 @@ class SparkView(TableForms, Outputs):
 
     def __repr__(self) -> str:
         """Show name, epoch and the first rows."""
+        if self._ended is not None:
+            return f"View {self.name!r}: {self._ended}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{now.frame}"
 

@@ -15,6 +15,7 @@ from hypothesis import given
 
 import evercurrent as ec
 from evercurrent.core.data.schema import DIFF
+from evercurrent.views.compiler.retained import RetainedRows
 from retained_case import engine_after
 from strategies import Case, cases, of_profile
 
@@ -361,6 +362,33 @@ def test_a_sample_takes_its_share_of_the_keys() -> None:
             totals.prove(sample=wrong)  # type: ignore[arg-type]
     with pytest.raises(ec.PlanError, match="before the first epoch"):
         engine.retain_rows()
+
+
+def test_a_sample_sorts_no_more_rows_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ec.Engine(record=True)
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, kind="diffs", retained=True)
+    totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    for start in range(0, 4_000, 500):
+        engine.push("sales", {"shop": [at % 999 for at in range(start, start + 500)], "price": range(500)})
+    engine.push("sales", {"shop": [3, 4], "price": [3, 4], "_diff": [-1, -1]})
+    whole = totals.prove(sample=0.1)
+
+    def refused(*_: object) -> None:
+        raise AssertionError("all rows are sorted")
+
+    monkeypatch.setattr(RetainedRows, "changes", refused)
+    found = totals.prove(sample=0.1)
+    assert (found.rows, bool(found)) == (whole.rows, True)
+
+
+def test_a_sample_of_floats_that_only_rounding_changes_is_proved() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Float64}, retained=True)
+    total = engine.view("total", sales.select(total=pl.col("price")).group_by().agg(pl.col("total").sum()))
+    engine.push("sales", {"shop": range(500), "price": [0.1 * at for at in range(500)]})
+    engine.push("sales", {"shop": range(500), "price": [1e9 / (at + 1) for at in range(500)]})
+    for share in (0.1, 0.5, 1.0):
+        assert total.prove(sample=share)
 
 
 @pytest.mark.parametrize("dtype", [pl.Struct({"a": pl.Int64}), pl.List(pl.Int64)])

@@ -14,7 +14,8 @@ from evercurrent.spark_bridge.execution.jobs import sources_of
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, pieces, versions
 from evercurrent.views.checkpoint.bounded import Bounded
 from evercurrent.views.dataframe.source import accepted
-from evercurrent.views.partitioned.driver import Epochs
+from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
+from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import Instant, TaskResult
 from evercurrent.views.plan.plan import Plan
@@ -39,6 +40,7 @@ class Offering:
         elsewhere: bool = False,
         full_every: int = 64,
         drop: Sequence[str] = (),
+        change: PlanChange | None = None,
     ) -> None:
         self.plan = plan
         kept, inline = Pieces.of(store), 0 if elsewhere else 1000
@@ -54,7 +56,28 @@ class Offering:
             versions=versions(),
             executors=Elsewhere(self.runner) if elsewhere else None,
             drop=drop,
+            change=change,
         )
+        self._options: dict[str, Any] = {
+            "buckets": buckets, "elsewhere": elsewhere, "full_every": full_every, "drop": tuple(drop)
+        }  # fmt: skip
+
+    def redeclared(
+        self, plan: Plan, drop: Sequence[str] = (), computed: ComputedStates | None = None
+    ) -> Offering:
+        """The same query after a change of its plan between two micro-batches."""
+        return self._changed(plan, drop, PlanChange("what is declared", self.epochs, computed))
+
+    def planned(
+        self, plan: Plan, drop: Sequence[str] = (), computed: ComputedStates | None = None
+    ) -> BucketStates | None:
+        """What is to be computed for a change of its plan."""
+        change = PlanChange("what is declared", self.epochs, computed, is_planned=True)
+        return self._changed(plan, drop, change).epochs.filling
+
+    def _changed(self, plan: Plan, drop: Sequence[str], change: PlanChange) -> Offering:
+        options = {**self._options, "drop": (*self._options["drop"], *drop)}
+        return Offering(plan, self.epochs.log.store, **options, change=change)
 
     @property
     def done(self) -> int | None:

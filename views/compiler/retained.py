@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather, keep
+from evercurrent.core.columns.kernels import gather, keep, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
 from evercurrent.core.data.schema import DIFF
@@ -34,11 +34,23 @@ class RetainedRows:
         if not len(run):
             return Delta.empty(self.schema)
         columns = [run.payload.get_column(name) for name in self.schema]
-        frame = pl.DataFrame([*columns, pl.Series(DIFF, run.sums[DIFF])])
-        if self._event_time is not None:
-            _, usable = instants_in(frame.get_column(self._event_time))
-            frame = frame if usable is None else keep(frame, usable)
-        return Delta(frame)
+        return Delta(self._usable(pl.DataFrame([*columns, pl.Series(DIFF, run.sums[DIFF])])))
+
+    def chosen(self, choose: Callable[[pl.DataFrame], pl.DataFrame]) -> Delta:
+        """Return the rows that a function keeps of some rows, of which it sees all, some at a time, and each perhaps several times.
+
+        Cost: those of the function, and a sort of the rows that it keeps; the state is neither sorted nor merged.
+        """
+        names = [*self.schema, DIFF]
+        parts = [choose(frame.select(names)) for frame in self.spine.rows_apart()]
+        return Delta(self._usable(stack([Delta.empty(self.schema).frame, *parts]))).consolidate()
+
+    def _usable(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows whose time can be computed with."""
+        if self._event_time is None:
+            return frame
+        _, usable = instants_in(frame.get_column(self._event_time))
+        return frame if usable is None else keep(frame, usable)
 
     def contents(self) -> pl.DataFrame:
         """Return the rows, each as often as its diffs add up to. Cost: the state."""

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from evercurrent.core.circuit.circuit import Circuit, NodeId
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.core.state.ledger import Ledger
-from evercurrent.core.state.protocol import State
 
 from ..compiler.builder import Compiled
-from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
 from ..plan.plan import Plan
-from .kept_rows import KeptRows, RowsReader
+from .kept_rows import RowsReader
+from .nodes_to_fill import AT_OPENING, OnRead, Remedies
+from .piecewise_fill import PiecewiseFill
 from .plan_diff import lost_states
-from .plan_match import PlanMatch, state_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Remedies:
-    """How a refusal begins, and the ways out that it names, where a checkpoint is opened or while an engine runs."""
-
-    heading: str
-    rows: str
-    """For a source that does not retain its rows; ``{source}`` is its name."""
-    time: str
-    """For a node that depends on when rows arrived."""
-
-
-AT_OPENING = Remedies(
-    heading="views are new to the checkpoint:",
-    rows="Build it on existing views, or begin a new checkpoint with engine.source({source!r}, ..., retained=True) and push "
-    "all rows into it",
-    time="Leave out its trigger, lateness or order, build it on existing views, or begin a new checkpoint and push all rows into it",
-)
+from .plan_match import PlanMatch
 
 
 def fill(
@@ -51,15 +25,15 @@ def fill(
     retained: Mapping[str, RetainedRows],
     readers: Mapping[str, RowsReader] = MappingProxyType({}),
     remedies: Remedies = AT_OPENING,
+    on_read: OnRead | None = None,
 ) -> dict[str, Delta]:
     """Fill the new states as if they had always been there, and return the first deltas of the new views.
 
     Missing states of unchanged declarations (``match.lost``) are computed in the same way; if that fails, all fails.
     ``compiled`` holds the states that are ``match.unchanged``, committed; ``retained`` are the rows of its sources, and
-    ``readers`` read those of sources that retain none, from elsewhere.
-    A node is computed from the nearest kept rows upstream: those of a view or a grouping, or else of sources. They go
-    through a separate circuit in one step, from which the new states are taken. Cost: the rows that are read, and the
-    results of the new nodes.
+    ``readers`` read those of sources that retain none, from elsewhere. A node is computed from the nearest kept rows upstream:
+    those of a view or a grouping, or else of sources. They go through a separate circuit piece by piece, from which the new
+    states are taken. Cost: the rows that are read, and the results of the new nodes.
 
     Returns:
         All rows of each view in ``match.to_fill``, as its first delta.
@@ -71,204 +45,10 @@ def fill(
     """
     if not match.to_fill and not match.lost:
         return {}
-    filling = NodesToFill(plan, compiled, match, retained, readers, remedies)
-    filling.require_fillable()
-    fresh = compile_plan(plan, Ledger(compiled.ledger.limit), allow_pickle=compiled.allow_pickle)
-    emitted = filling.run(fresh.circuit)
-    filling.require_same(emitted)
-    _take(compiled, fresh, match, filling.stepped)
-    return {name: emitted[compiled.outputs[plan.views[name]]] for name in match.to_fill}
-
-
-def _take(compiled: Compiled, fresh: Compiled, match: PlanMatch, stepped: set[NodeId]) -> None:
-    """Move the computed states into the circuit."""
-    computed = {id(state) for node in stepped for state in fresh.circuit.nodes[node].states}
-    ours = state_ids(compiled)
-    for name, state in state_ids(fresh).items():
-        if name in match.new and id(state) in computed:
-            ours[name].restore(state.saved())
-
-
-class NodesToFill:
-    """The nodes that have to be computed for the new views of a circuit, and those whose rows are kept."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        compiled: Compiled,
-        match: PlanMatch,
-        retained: Mapping[str, RetainedRows],
-        readers: Mapping[str, RowsReader],
-        remedies: Remedies,
-    ) -> None:
-        self._plan = plan
-        self._readers = readers
-        self._remedies = remedies
-        self._compiled = compiled
-        self._circuit = compiled.circuit
-        self._match = match
-        self._names = {id(state): name for name, state in state_ids(compiled).items()}
-        self._sources = self._outputs_of_sources()
-        self._kept = {name for name, rows in retained.items() if self._is_unchanged(rows.spine)}
-        self._stored_rows = dict(self._kept_nodes())
-        self._stored_rows |= dict(self._kept_sources(retained))
-        self.stepped: set[NodeId] = set()
-        self.given: dict[NodeId, KeptRows] = {}
-        """The nodes from whose rows the others are computed."""
-
-    def _outputs_of_sources(self) -> dict[NodeId, str]:
-        """Return the nodes from which the rows of each source come."""
-        return {self._compiled.outputs[place]: source.name for place, source in self._plan.inputs.items()}
-
-    def _kept_sources(self, retained: Mapping[str, RetainedRows]) -> Iterator[tuple[NodeId, KeptRows]]:
-        """Return the sources whose rows are kept, and those that have had none yet."""
-        for node, name in self._sources.items():
-            if name in self._match.new_sources:
-                empty = partial(Delta.empty, self._circuit.nodes[node].operator.schema)
-                yield node, KeptRows.given(empty)
-            elif name in self._kept:
-                yield node, KeptRows(retained[name].changes, (retained[name].spine,))
-            elif name in self._readers:
-                yield node, KeptRows.given(self._readers[name])
-
-    def _kept_nodes(self) -> Iterator[tuple[NodeId, KeptRows]]:
-        """Return the nodes whose rows can be read from kept states."""
-        for number, node in enumerate(self._circuit.nodes):
-            readable = node.operator.readable
-            if readable is not None and all(map(self._is_unchanged, node.states)):
-                rows = KeptRows(readable.emitted, tuple(readable.reads))
-                yield NodeId(number), rows
-                if node.operator.keeps_input:
-                    yield node.inputs[0], rows
-
-    def _is_unchanged(self, state: State) -> bool:
-        return self._names[id(state)] in self._match.unchanged
-
-    def is_kept(self, node: NodeId) -> bool:
-        """Return whether the rows of a node can be read."""
-        return node in self._stored_rows
-
-    def require_fillable(self) -> None:
-        """Find what has to be computed.
-
-        Raises:
-            CheckpointError: some of it cannot be computed.
-        """
-        complaints = []
-        for name in self._match.to_fill:
-            reasons: dict[str, None] = {}
-            place = self._plan.views[name]
-            # A new source has had no rows, so it does not matter when they would have come.
-            is_empty = all(source.name in self._match.new_sources for source in self._plan.sources_of(place))
-            for node in (self._compiled.kept_at[name], self._compiled.outputs[place]):
-                self._need(node, reasons, is_empty=is_empty)
-            complaints += [f"- view {name!r} cannot be filled: {reason}" for reason in reasons]
-        if complaints and self._match.evolution is not None:
-            raise CheckpointError("\n".join(lost_states("the checkpoint", complaints, self._match)))
-        if complaints:
-            raise CheckpointError("\n".join(filter(None, [self._remedies.heading, *complaints])))
-        self._require_needed()
-        nodes = {name: NodeId(at) for at in range(len(self._circuit.nodes)) for name in self._states_of(at)}
-        missing = [
-            line for name, what in self._match.lost.items() for line in self._recompute(nodes[name], what)
-        ]
-        if missing:
-            raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
-
-    def _states_of(self, node: int) -> list[str]:
-        return [self._names[id(state)] for state in self._circuit.nodes[node].states]
-
-    def _recompute(self, number: NodeId, what: str) -> list[str]:
-        """Find what has to be computed for a missing state, and return the reasons why it cannot be."""
-        node, reasons = self._circuit.nodes[number], dict[str, None]()
-        if not node.inputs:
-            reasons["it depends on rows of earlier epochs, which are not retained"] = None
-        elif not node.operator.is_replayable:
-            reasons[self._depends_on_time(node.name)] = None
-        else:
-            self.stepped.add(number)
-            for source in (*node.inputs, *node.reads):
-                self._need(source, reasons, is_empty=False)
-        return [f"- {what} is missing and cannot be computed: {reason}" for reason in reasons]
-
-    def require_same(self, emitted: Mapping[NodeId, Delta]) -> None:
-        """Check that what was computed again gives the kept rows, for views that have them.
-
-        Raises:
-            CheckpointError: they differ; names the view.
-        """
-        for name, place in self._plan.views.items():
-            output, kept_at = self._compiled.outputs[place], self._compiled.kept_at[name]
-            if name in self._match.to_fill or output not in self.stepped or kept_at not in self._stored_rows:
-                continue
-            stored = self._stored_rows[kept_at].all()
-            if len(_sum(emitted[output], Delta.of(stored.rows, -stored.diffs)).consolidate()):
-                missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
-                raise CheckpointError("\n".join(lost_states("the checkpoint", missing, self._match)))
-
-    def _need(self, start: NodeId, reasons: dict[str, None], *, is_empty: bool) -> None:
-        """Collect a node that has to be computed, with all that it needs upstream, and the reasons why it cannot be."""
-        waiting, seen = [start], set()
-        while waiting:
-            number = waiting.pop()
-            if number in seen:
-                continue
-            seen.add(number)
-            if number in self._stored_rows:
-                self.given[number] = self._stored_rows[number]
-            elif number in self._sources:
-                reasons[self._not_retained(self._sources[number])] = None
-            elif not (self._circuit.nodes[number].operator.is_replayable or is_empty):
-                reasons[self._depends_on_time(self._circuit.nodes[number].name)] = None
-            else:
-                self.stepped.add(number)
-                node = self._circuit.nodes[number]
-                waiting += (*node.inputs, *node.reads)
-
-    def _require_needed(self) -> None:
-        """Check that all rows that were given are read.
-
-        Raises:
-            CheckpointError: those of a source are not.
-        """
-        read = {self._sources[number] for number in self.given if number in self._sources}
-        for name in self._readers:
-            if name not in read or name in self._kept:
-                raise CheckpointError(
-                    f"backfill= has rows of source {name!r}, which are not needed, as what the view is computed from is kept; "
-                    "leave them out"
-                )
-
-    def _not_retained(self, source: str) -> str:
-        way_out = self._remedies.rows.format(source=source)
-        return f"source {source!r} does not retain its rows, so those of earlier epochs are gone. {way_out}"
-
-    def _depends_on_time(self, node: str) -> str:
-        return f"it depends on when rows arrived ({node}), which the rows do not show. {self._remedies.time}"
-
-    def run(self, circuit: Circuit) -> dict[NodeId, Delta]:
-        """Compute what is needed in an empty circuit, and return the sum of what each node has emitted.
-
-        The first epoch is the one before any input, in which a group of nothing has its row.
-        """
-        kept_rows = {number: rows.all() for number, rows in self.given.items()}
-        emitted: dict[NodeId, Delta] = {}
-        for epoch in (Epoch(0), Epoch(1)):
-            now = Now(epoch, datetime.fromtimestamp(0, UTC))
-            deltas: dict[NodeId, Delta] = {}
-            for number in sorted(self.stepped | self.given.keys()):
-                node = circuit.nodes[number]
-                if number in self.stepped:
-                    deltas[number] = node.operator.step(now, *(deltas[source] for source in node.inputs))
-                else:
-                    deltas[number] = kept_rows[number] if epoch else Delta.empty(node.operator.schema)
-            circuit.settle()
-            for number, delta in deltas.items():
-                emitted[number] = _sum(emitted[number], delta) if number in emitted else delta
-        return {number: delta.consolidate() for number, delta in emitted.items()}
-
-
-def _sum(first: Delta, second: Delta) -> Delta:
-    if not len(first) or not len(second):
-        return first if len(first) else second
-    return Delta(stack([first.frame, second.frame]))
+    filling = PiecewiseFill(plan, compiled, match, readers, remedies, retained)
+    filling.compute(match.to_fill, on_read)
+    if (name := filling.differing(compiled)) is not None:
+        missing = [f"- view {name!r}: its kept rows differ from those that were computed again"]
+        raise CheckpointError("\n".join(lost_states("the checkpoint", missing, match)))
+    filled = filling.take(compiled, match)
+    return {name: rows.delta().consolidate() for name, rows in filled.items()}

@@ -40,6 +40,7 @@ from ..store.refusals import refusing
 from .backfill import fill
 from .digest_schemes import EarlierNames
 from .input_log import InputLog, logged
+from .nodes_to_fill import OnRead
 from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
@@ -101,8 +102,10 @@ class Durability:
         if self._closed:
             raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
 
-    def open(self, compiled: Compiled) -> RestorePoint | None:
+    def open(self, compiled: Compiled, on_read: OnRead | None = None) -> RestorePoint | None:
         """Lock the checkpoint, and restore the circuit from its last commit; return None for a new checkpoint.
+
+        ``on_read`` is called while views are filled that are new.
 
         Raises:
             CheckpointError: another writer has it, or it is not a checkpoint, is of another plan, or is damaged.
@@ -119,7 +122,7 @@ class Durability:
             pieces = Pieces.of(store)
             compiled.circuit.key_hash = pieces.key_hash
             with hashing_by(pieces.key_hash):
-                return self._opened(store, pieces, compiled)
+                return self._opened(store, pieces, compiled, on_read)
         except BaseException:
             self.release()
             raise
@@ -132,7 +135,9 @@ class Durability:
             gc.collect()
             self._lock.enter_context(store.lock())
 
-    def _opened(self, store: Store, pieces: Pieces, compiled: Compiled) -> RestorePoint | None:
+    def _opened(
+        self, store: Store, pieces: Pieces, compiled: Compiled, on_read: OnRead | None
+    ) -> RestorePoint | None:
         log = CommitLog(store, full_every=self._checkpoint.full_every)
         saver, plan = Saver(pieces), plan_record(self._plan, compiled)
         states = in_bucket_0(compiled)
@@ -160,7 +165,7 @@ class Durability:
             again = [entry.conformed(match.evolution.arrived) for entry in again]
         last = without_pickles(compiled, saver, log, earlier.renewed, may_commit=not again) or last
         residence.restored()
-        filled = fill(self._plan, compiled, match, compiled.retained)
+        filled = fill(self._plan, compiled, match, compiled.retained, on_read=on_read)
         warn_of_unclaimed(store.url, match)
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = self._open.readers.born = born

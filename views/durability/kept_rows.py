@@ -21,11 +21,12 @@ class KeptRows:
     """The rows that a node has emitted so far, in states that nobody changes while they are read.
 
     ``read`` returns them as of versions of the ``spines``, None being the last commit. The first spine has an entry for
-    each row. Rows that a user gives are in no spine.
+    each row. Rows that a user gives are in no spine. ``is_sum``: the rows are the sum of the runs, each of which can be read alone.
     """
 
     read: Callable[[Sequence[Version] | None], Delta]
     spines: tuple[Spine, ...] = ()
+    is_sum: bool = False
 
     @staticmethod
     def given(reader: RowsReader) -> KeptRows:

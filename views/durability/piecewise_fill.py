@@ -12,7 +12,7 @@ is that of one step. What is emitted meanwhile waits until all kept rows are in:
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -29,9 +29,10 @@ from evercurrent.core.state.spine import Spine, Version
 
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
+from ..compiler.retained import RetainedRows
 from ..plan.plan import Plan
-from .backfill import NodesToFill, Remedies
 from .kept_rows import RowsReader
+from .nodes_to_fill import NodesToFill, OnRead, Remedies
 from .plan_diff import PlanMatch
 from .plan_match import state_ids
 
@@ -86,8 +87,10 @@ class PiecewiseFill:
         match: PlanMatch,
         given_rows: Mapping[str, RowsReader],
         remedies: Remedies,
+        retained: Mapping[str, RetainedRows] | None = None,
     ) -> None:
-        nodes = NodesToFill(plan, compiled, match, compiled.retained, given_rows, remedies)
+        retained = compiled.retained if retained is None else retained
+        nodes = NodesToFill(plan, compiled, match, retained, given_rows, remedies)
         nodes.require_fillable()
         self._rows = dict(sorted(nodes.given.items()))
         self._stepped = nodes.stepped
@@ -154,6 +157,9 @@ class PiecewiseFill:
         with hashing_by(self._fresh.circuit.key_hash):
             self._step({self.inputs[identity]: delta for identity, delta in changes.items()})
 
+    def end(self) -> None:
+        """Note that it is not needed any more: there is nothing to give back."""
+
     def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
 
@@ -166,30 +172,49 @@ class PiecewiseFill:
                 f"view {', '.join(map(repr, match.to_fill))}: what was declared while it was being filled also needs "
                 f"{missing[0]}; declare the view again"
             )
-        ours = state_ids(compiled)
+        if (name := self.differing(compiled)) is not None:
+            raise PlanError(
+                f"view {name!r}: its kept rows differ from those that were computed again; declare the view that needs them in "
+                "a new engine, and push all rows into that"
+            )
+        return self.take(compiled, match)
+
+    def take(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
+        """Take the states into a circuit, and return all rows of each new view."""
+        ours, computed = state_ids(compiled), self._computed()
         for name in match.new & computed.keys():
             state, other = ours[name], computed[name]
             if isinstance(state, Spine) and isinstance(other, Spine):
                 state.share(other.version)  # As it is: nothing is sorted while others wait.
             else:
                 state.restore(other.saved())
-        for name, deltas in self._compared.items():
-            self._require_same(name, compiled, deltas)
         return {name: AllRows.of(compiled.contents[name]) for name in match.to_fill}
+
+    def compute(self, views: Sequence[str] = (), on_read: OnRead | None = None) -> None:
+        """Compute everything now. ``on_read`` is called after each piece, with the names of the views.
+
+        Raises:
+            InputError: a value cannot be computed.
+        """
+        try:
+            self._compute(PIECE_ROWS, views, on_read)
+        except ArithmeticRefusedError:
+            # A sum that does not fit may fit with the rows of other pieces.
+            self._compute(sys.maxsize, views, on_read)
+
+    def _compute(self, most: int, views: Sequence[str], on_read: OnRead | None) -> None:
+        report = on_read or (lambda *_: None)
+        report(views, 0, self.entries)
+        for read_entries in self.pieces(most):
+            report(views, read_entries, self.entries)
 
     def at_once(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Compute everything now, and ``adopt`` it.
 
         Raises:
-            InputError, PlanError: see ``pieces`` and ``adopt``.
+            InputError, PlanError: see ``compute`` and ``adopt``.
         """
-        try:
-            for _ in self.pieces(PIECE_ROWS):
-                pass
-        except ArithmeticRefusedError:
-            # A sum that does not fit may fit with the rows of other pieces.
-            for _ in self.pieces(sys.maxsize):
-                pass
+        self.compute()
         return self.adopt(compiled, match)
 
     def _computed(self) -> dict[str, State]:
@@ -197,18 +222,12 @@ class PiecewiseFill:
         ids = {id(state) for place in self._stepped for state in nodes[place].states}
         return {name: state for name, state in state_ids(self._fresh).items() if id(state) in ids}
 
-    def _require_same(self, name: str, compiled: Compiled, deltas: list[Delta]) -> None:
-        """Check that what was computed again of a view is what is kept of it.
-
-        Raises:
-            PlanError: it differs.
-        """
-        kept_rows = compiled.contents[name].emitted()
-        if len(summed([*deltas, kept_rows.negate()])):
-            raise PlanError(
-                f"view {name!r}: its kept rows differ from those that were computed again; declare the view that needs them in "
-                "a new engine, and push all rows into that"
-            )
+    def differing(self, compiled: Compiled) -> str | None:
+        """Return a view of which other rows are kept than what was computed again; None if there is none."""
+        for name, deltas in self._compared.items():
+            if len(summed([*deltas, compiled.contents[name].emitted().negate()])):
+                return name
+        return None
 
     def _step(self, arrived: Mapping[int, Delta]) -> None:
         """Step the nodes as one epoch; the first one is the epoch before any input."""

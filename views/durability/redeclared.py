@@ -20,7 +20,7 @@ from ..compiler.compiler import compile_plan
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from .backfill import Remedies
+from .nodes_to_fill import Remedies
 from .piecewise_fill import AllRows, PiecewiseFill
 from .plan_diff import PlanMatch
 from .plan_match import plan_record, require_distinguishable, state_ids, states_between

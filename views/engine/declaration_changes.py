@@ -18,7 +18,9 @@ from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, dif
 from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
 from .epoch_runner import Running
+from .fills import Filling
 from .view import View
+from .view_driver import the_one
 
 Undo = Callable[[], None]
 
@@ -33,6 +35,8 @@ class Change:
         self.where = where
         self.computed: PiecewiseFill | None = None
         """The states of the views to be filled, if they are computed already."""
+        self.filling: Filling | None = None
+        """What has computed the states, here or in a driver."""
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
         """What follows once it is real, whatever subscribers raise."""
@@ -98,6 +102,7 @@ class Changes:
             yield self._joint
             return
         running, change, result = self._running, Change(where), None
+        driver = None if running.has_begun else the_one(where, running.drivers)
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
                 running.flush()
@@ -107,10 +112,14 @@ class Changes:
                 yield change
                 if before is not None:
                     result = self._exchange(before, self._recompiled(where, before, change), change)
+                elif driver is not None:
+                    driver.redeclare(
+                        where, self._plan, None if change.filling is None else change.filling.fill
+                    )
             except BaseException:
                 self._plan.return_to(named)
-                _return_to(self._sources, sources)
-                _return_to(self._views, views)
+                return_to(self._sources, sources)
+                return_to(self._views, views)
                 for undo in reversed(change.undo):
                     undo()
                 raise
@@ -168,7 +177,7 @@ class Changes:
             return running.exchange(recompiled.compiled, deltas)
 
 
-def _return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
+def return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
     """Make a mapping, which others hold, what it was before."""
     for name in mapping.keys() - before.keys():
         del mapping[name]

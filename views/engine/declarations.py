@@ -14,6 +14,7 @@ from evercurrent.core.data.schema import listed, require_name
 from ..dataframe.collection import Collection, require_collection
 from ..dataframe.source import Source, declare, is_same, with_other_columns
 from ..dataframe.windowing import forbid_unused_answers
+from ..durability.piecewise_fill import PiecewiseFill
 from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Changed, as_refusal, piecewise
 from ..epochs.history import Retain
@@ -23,10 +24,11 @@ from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .backfill_rows import backfilled
-from .declaration_changes import Change, Changes
+from .declaration_changes import Change, Changes, return_to
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
 from .view import View
+from .view_driver import ViewDriver, the_one
 from .view_keeper import ViewKeeper
 
 
@@ -128,13 +130,25 @@ class Declarations:
                 "replace=True"
             )
         if backfill is not None and not self._running.has_begun:
+            if the_one(where, self._running.drivers) is not None:
+                raise PlanError(
+                    f"{where}: backfill= is for an engine that maintains views itself, and a query fills views from what its checkpoint "
+                    "keeps; declare the source with retained=True, or begin a new checkpoint"
+                )
             raise PlanError(
                 f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
                 "(engine.ready()); before that, push the rows into their sources"
             )
         readers = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
-        if background and self._has_rows(collection._place):
+        if on_progress is not None and not self._running.has_begun:
+            self._running.reports.callbacks[name] = (
+                on_progress  # There may be a checkpoint, which is opened later.
+            )
+        driver = None if self._running.has_begun else the_one(where, self._running.drivers)
+        if background and driver is not None:
+            self._begin_in(driver, view, collection, on_progress)
+        elif background and self._has_rows(collection._place):
             self._begin(view, collection, readers, on_progress)
         else:
             self._declare(view, collection, readers)
@@ -146,14 +160,18 @@ class Declarations:
         collection: Collection,
         backfill: Mapping[str, Callable[[], Delta]],
         filling: Filling | None = None,
+        computed: PiecewiseFill | None = None,
     ) -> None:
-        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already."""
+        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already.
+
+        These are the ``computed`` ones, or those of the driver that runs the views.
+        """
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
         with self._changes.change(where) as change:
             change.fill(name, backfill)
             if filling is not None:
-                change.computed = filling.fill
+                change.computed, change.filling = computed, filling
                 # From here on it is read as any view that is being declared.
                 view._filling = None
                 change.undo.append(lambda: setattr(view, "_filling", filling))
@@ -226,10 +244,41 @@ class Declarations:
                 self._plan.return_to(named)
 
         def adopt(filling: Filling) -> None:
-            self._declare(view, collection, backfill, filling)
+            self._declare(view, collection, backfill, filling, fill)
 
-        filling = Filling(view, collection, fill, running.turn, adopt, on_progress)
-        view._filling = running.fills[name] = filling
+        self._start(view, Filling(view, collection, fill, running.turn, adopt, on_progress))
+
+    def _begin_in(
+        self, driver: ViewDriver, view: View, collection: Collection, on_progress: OnProgress | None
+    ) -> None:
+        """Begin to fill a view in the driver that runs the views.
+
+        Raises:
+            PlanError: it cannot be filled.
+        """
+        name, where, views = view.name, f"view {view.name!r}", dict(self._views)
+        named = self._plan.named()
+        try:
+            if name in self._plan.views:
+                self._plan.remove_view(name)
+            self._plan.add_view(name, view._place)
+            self._views[name] = view
+            fill = driver.begin(where, self._plan)
+        finally:
+            self._plan.return_to(named)
+            return_to(self._views, views)
+
+        def adopt(filling: Filling) -> None:
+            if not driver.is_running:
+                raise PlanError(
+                    f"{where}: the query has ended meanwhile; declare the view again, and start the query again on its checkpoint"
+                )
+            self._declare(view, collection, {}, filling)
+
+        self._start(view, Filling(view, collection, fill, self._running.turn, adopt, on_progress))
+
+    def _start(self, view: View, filling: Filling) -> None:
+        view._filling = self._running.fills[view.name] = filling
         filling.start()
 
     def _appear(self, view: View, filling: Filling) -> None:

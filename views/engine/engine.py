@@ -29,7 +29,7 @@ from ..plan.plan import Plan
 from ..sinks.delivery import DRAIN_SECONDS
 from ..tracing.indexes import Indexes
 from .epoch_runner import Running
-from .fills import FillProgress, OnProgress
+from .fills import OnProgress
 from .live_declarations import LiveDeclarations
 from .pushing import Pushing, open_epoch
 from .reporting import Reporting
@@ -216,7 +216,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 ``engine.filling`` have the progress, and to read it before raises ``NotFilledError``. By default it is filled when
                 ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view that is replaced
                 stays until then. A checkpoint has nothing of it before: an engine that opens it then fills the view again.
-                A view that has nothing to be filled from, such as one declared before the first push, is ready at once.
+                A view that has nothing to be filled from, such as one declared before the first push, is ready at once; one that
+                is new to a checkpoint is filled when that is opened.
             on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
 
                 >>> engine = Engine()
@@ -249,11 +250,6 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 background=background,
                 on_progress=on_progress,
             )
-
-    @property
-    def filling(self) -> dict[str, FillProgress]:
-        """How far the views are filled that were declared with ``background=True`` and cannot be read yet, by name."""
-        return dict(self._running.fills.progress)
 
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""

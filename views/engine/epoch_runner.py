@@ -37,12 +37,14 @@ from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
+from .fill_reports import FillReports
 from .fills import Fills
 from .published import Published
 from .publisher import Publisher
 from .reopening import Reopening
 from .roles import CircuitEvaluator, EpochResult, FilledViews, InMemory, InputLog, OnDisk, TakenInput
 from .view import View
+from .view_driver import ViewDriver
 from .worker_evaluator import WorkerEvaluator
 
 Answer = TypeVar("Answer")
@@ -119,6 +121,10 @@ class Running:
         self._counted = _Commits()
         self.fills = Fills()
         """The views that are being filled while epochs go on."""
+        self.reports = FillReports()
+        """The views that are being filled while the checkpoint is opened, or by a driver."""
+        self.drivers: list[ViewDriver] = []
+        """What runs, or has run, the views in place of this engine."""
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -177,10 +183,14 @@ class Running:
         """
         if self.durability is not None:
             if self._compiled is None:
-                with interruptible():
-                    compiled = self._resumed(self.durability)
-                self._publish(compiled)
-                self._compiled = compiled
+                self._declaring_from = time.perf_counter()
+                with self.reports.ending():
+                    with interruptible():
+                        compiled, filled = self._resumed(self.durability)
+                    self._publish(compiled)
+                    self._compiled = compiled
+                if filled is not None:
+                    self._report(filled)
             return self._compiled
         if self._compiled is None or self._is_outdated:
             size = (len(self._plan.nodes), self._plan.edits)
@@ -296,11 +306,12 @@ class Running:
             SubscriberError: the epoch is done, and a callback raised.
         """
         now = Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant)
-        self._report(now, evaluated)
+        self._report(evaluated)
         self._choreography.follow_up(now, evaluated)
 
-    def _report(self, now: Now, evaluated: EpochResult) -> None:
+    def _report(self, evaluated: EpochResult) -> None:
         """Report an epoch without input to watchers."""
+        now = Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant)
         assert self._compiled is not None, "there are states"
         ledger = self._compiled.ledger
         refused = ledger.entries + ledger.forgotten
@@ -355,10 +366,14 @@ class Running:
             self._counted.count += 2
             self._is_declaring = False
 
-    def _resumed(self, durability: Durability) -> Compiled:
-        """Return the circuit with the states of the checkpoint; if that fails, nothing has changed."""
+    def _resumed(self, durability: Durability) -> tuple[Compiled, EpochResult | None]:
+        """Return the circuit with the states of the checkpoint, and the epoch in which new views were filled, if there is one.
+
+        If that fails, nothing has changed.
+        """
+        filled = None
         compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=durability.allow_pickle)
-        resumed = durability.open(compiled)
+        resumed = durability.open(compiled, self.reports.read)
         try:
             self._publisher.is_held = True
             for view in self._views.values():
@@ -366,7 +381,7 @@ class Running:
             if resumed is None:
                 self._step(compiled, BEFORE_INPUT, EpochInput())
                 self.untouched = set(self._sources)
-                return compiled
+                return compiled, None
             self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
             self.readers.remember(resumed.readers)
             self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
@@ -379,14 +394,14 @@ class Running:
                 )
             note_writer(durability.store, resumed.epoch)
             if resumed.filled or resumed.is_computed:
-                self._make_real(durability, resumed)
+                filled = self._make_real(durability, resumed)
         except BaseException:
             self.epoch, self.positions = 0, {}
             durability.release()
             raise
         finally:
             self._publisher.is_held = False
-        return compiled
+        return compiled, filled
 
     def _step(
         self, compiled: Compiled, now: Now, epoch_input: EpochInput, silent: Container[str] | None = None
@@ -439,11 +454,12 @@ class Running:
             dict(sorted(positions.items())), self.readers.delivered(), self.log.rows_with(rows)
         )
 
-    def _make_real(self, durability: Durability, resumed: RestorePoint) -> None:
+    def _make_real(self, durability: Durability, resumed: RestorePoint) -> EpochResult:
         """Run an epoch that publishes the rows of views that are new in the program and already filled."""
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)
         filled = FilledViews(resumed.filled, watermarks)
-        self._choreography.make_real(filled, now, TakenInput())
+        evaluated = self._choreography.make_real(filled, now, TakenInput())
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.past_epochs)
+        return evaluated

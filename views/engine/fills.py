@@ -31,8 +31,9 @@ from evercurrent.core.data.tags import tagged
 
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Guard, Turn
-from ..durability.piecewise_fill import PIECE_ROWS, PiecewiseFill, summed
+from ..durability.piecewise_fill import PIECE_ROWS, summed
 from ..epochs.run_events import LOG
+from .view_driver import StatesFill
 
 FEW_CHANGES, MOST_ROUNDS = 1 << 14, 8
 """With at most so many changes left, or after so many rounds, the rest is computed in the turn that makes the view appear."""
@@ -107,7 +108,7 @@ class Filling:
         self,
         view: Any,
         collection: Any,
-        fill: PiecewiseFill,
+        fill: StatesFill,
         turn: Turn,
         adopt: Callable[[Filling], None],
         on_progress: OnProgress | None,
@@ -279,6 +280,7 @@ class Filling:
     def end(self, state: FillState) -> None:
         """Note that the view is ready, or that nobody waits for it any more."""
         self.state, self._pieces, self._changes = state, None, {}
+        self.fill.end()
         _at_exit.discard(self)
         if state != "ready":
             self._ended.set()

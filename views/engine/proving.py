@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,15 @@ class Prover:
 
     def _proof(self, name: str, scope: _Scope) -> Proof:
         evaluation = Evaluation(self._plan.calls, lambda value: self._named(value, scope), self._unsettled)
-        result = proof(self._views[name], self._now.epoch, evaluation, self._kept_rows(name, scope.epoch))
+        kept_rows = self._kept_rows(name, scope.epoch)
         if scope.share is None:
-            return result
-        return replace(result, differences=of_sample(result.differences, scope.keys, scope.share))
+            return proof(self._views[name], self._now.epoch, evaluation, kept_rows)
+        chosen = partial(of_sample, keys=scope.keys, share=scope.share)
+        if any(self._views[name].schema[key].is_float() for key in scope.keys):
+            # What differs by rounding alone is equal, and would not be in one sample.
+            result = proof(self._views[name], self._now.epoch, evaluation, kept_rows)
+            return replace(result, differences=chosen(result.differences))
+        return proof(self._views[name], self._now.epoch, evaluation, kept_rows, chosen)
 
     # From which epoch on
 
@@ -211,11 +217,16 @@ class Prover:
         def rows() -> pl.DataFrame | None:
             if retained is None:
                 return None
-            frame = retained.changes().frame
-            if scope.epoch is not None:
-                frame = _without(frame, self._changes_after(place, scope.epoch))
-            names = (scope.sources or {}).get(source.name)
-            return frame if names is None or scope.share is None else of_sample(frame, names, scope.share)
+            names, share = (scope.sources or {}).get(source.name), scope.share
+            if names is None or share is None:
+                frame = retained.changes().frame
+                return (
+                    frame if scope.epoch is None else _without(frame, self._changes_after(place, scope.epoch))
+                )
+            frame = retained.chosen(partial(of_sample, keys=names, share=share)).frame
+            if scope.epoch is None:
+                return frame
+            return _without(frame, of_sample(self._changes_after(place, scope.epoch), names, share))
 
         return Named(
             source.name,

@@ -20,6 +20,7 @@ from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import explain_mermaid, explain_text
 from ..inspection.stats import stats_of
 from ..sinks.delivery import Delivery
+from .fills import FillProgress
 from .served_views import ServedViews
 from .view_sinks import DeliverySubscription
 
@@ -30,6 +31,14 @@ class Reporting(ServedViews, ABC):
     @abstractmethod
     def _source(self, name: str) -> Source:
         """Return a source by its name."""
+
+    @property
+    def filling(self) -> dict[str, FillProgress]:
+        """How far the views are that are being filled and cannot be read yet, by name.
+
+        These are the ones declared with ``background=True``, and those that are new to a checkpoint that is being opened.
+        """
+        return {**self._running.fills.progress, **self._running.reports}
 
     @tagged("views.engine:Engine.ledger")
     def ledger(self, source: str | None = None, *, each_window: bool = False) -> pl.DataFrame:
@@ -70,7 +79,7 @@ class Reporting(ServedViews, ABC):
         durability = self._running.durability
         residence = None if durability is None else durability.residence
         text = explain_text(self._plan, compiled, self._running.epoch, self._last_instant(), residence)
-        return "\n".join([text, *map(repr, self._running.fills.progress.values())])
+        return "\n".join([text, *map(repr, self.filling.values())])
 
     @tagged("views.engine:Engine.stats")
     def stats(self) -> dict[str, Any]:
@@ -97,7 +106,7 @@ class Reporting(ServedViews, ABC):
         figures = stats_of(
             self._plan, compiled, self._running.epoch, last, self._running.positions, checkpoint, sinks
         )
-        filling = {name: progress.as_dict() for name, progress in self._running.fills.progress.items()}
+        filling = {name: progress.as_dict() for name, progress in self.filling.items()}
         return {**figures, "filling": filling}
 
     @tagged("views.engine:Engine.watch")

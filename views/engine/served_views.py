@@ -30,8 +30,10 @@ from ..plan.plan import Plan
 from ..plan.windowed import grouping_of, panes_of
 from ..sinks.origin import Origin
 from .epoch_runner import Running
+from .fill_reports import FillReports
 from .published import Published
 from .view import View
+from .view_driver import ViewDriver
 
 
 class ServedViews(ABC):
@@ -160,6 +162,17 @@ class ServedViews(ABC):
     def turn(self) -> Turn:
         """The lock that a writer holds while all others wait."""
         return self._turn
+
+    def driven_by(self, driver: ViewDriver) -> None:
+        """Have a driver take part in what is declared from here on, for as long as it runs."""
+        with self._turn:
+            drivers = self._running.drivers
+            drivers[:] = [*(each for each in drivers if each.is_running), driver]
+
+    @property
+    def fill_reports(self) -> FillReports:
+        """How far views are that are filled while others wait: at the opening of a checkpoint, or in a driver."""
+        return self._running.reports
 
     @property
     def readers(self) -> Readers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from evercurrent.core.data.schema import EPOCH, listed
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces
+from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.digest_schemes import EarlierNames
 from ..durability.plan_diff import require_all_states
@@ -25,6 +27,23 @@ from ..plan.plan import Plan
 from ..store import Store
 
 Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Declared:
+    """The plan that a reader has, and what follows from it."""
+
+    plan: Plan
+    compiled: Compiled
+    record: Mapping[str, Any]
+    earlier: EarlierNames
+
+    def is_plan_of(self, commit: Commit) -> bool:
+        """Return whether a commit was written with this plan."""
+        theirs = commit.plan
+        return bool(
+            theirs["views"] == self.record["views"] and list(theirs["states"]) == list(self.record["states"])
+        )
 
 
 class CheckpointReader:
@@ -40,15 +59,21 @@ class CheckpointReader:
         self.keeps: object = None
         self.store = store
         self.pieces = Pieces.of(store)
-        self._plan = plan
         self._drop = tuple(drop)
         self._allow_pickle = allow_pickle
-        self._compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
-        self._record = plan_record(plan, self._compiled)
-        self._earlier = EarlierNames(plan)
+        self._declared = self._declared_as(plan)
+        self._expected: _Declared | None = None
         self._guard = RLock()
         self._checked: Mapping[str, Any] | None = None
         self._look()
+
+    def expect(self, plan: Plan | None) -> None:
+        """Expect a commit with a plan that has changed, from which on that one is read; None: there will be none."""
+        self._expected = None if plan is None else self._declared_as(plan)
+
+    def _declared_as(self, plan: Plan) -> _Declared:
+        compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=self._allow_pickle)
+        return _Declared(plan, compiled, plan_record(plan, compiled), EarlierNames(plan))
 
     def last(self) -> Commit:
         """Return the last commit up to now. Cost: the records that others have written since the last call.
@@ -130,9 +155,14 @@ class CheckpointReader:
                 f"{self.store.url}: nothing is committed there; first start the engine or query that writes it, or correct "
                 "the path"
             )
-        commit = self._earlier.renewed(commit)
+        commit = self._declared.earlier.renewed(commit)
         if commit.plan != self._checked:
-            self._require_plan(commit)
+            expected = self._expected
+            if expected is not None and expected.is_plan_of(commit):
+                self._declared, self._expected = expected, None
+                self._look()
+            else:
+                self._require_plan(commit)
             self._checked = commit.plan
         self._past.born = commit.facts.get(BORN, {})
         return commit
@@ -160,7 +190,7 @@ class CheckpointReader:
             )
 
     def _require_plan(self, commit: Commit) -> None:
-        match = check_plan(commit.plan, self._plan, self._compiled, self._drop)
+        match = check_plan(commit.plan, self._declared.plan, self._declared.compiled, self._drop)
         if match.to_fill:
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, which has no rows of it "
@@ -181,4 +211,5 @@ class CheckpointReader:
     def _look(self) -> None:
         """Read the log of the checkpoint from the start."""
         self._log = CommitLog(self.store)
-        self._past = Past(self._plan, self._record, self._log, self.pieces, allow_pickle=self._allow_pickle)
+        plan, record = self._declared.plan, self._declared.record
+        self._past = Past(plan, record, self._log, self.pieces, allow_pickle=self._allow_pickle)

@@ -6,16 +6,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.errors import CheckpointError
 
 from ..checkpoint import Commit, CommitLog, Pieces, Saver
 from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
+from ..durability.nodes_to_fill import AT_OPENING, IN_A_QUERY, OnRead
 from ..durability.plan_diff import (
     PlanMatch,
     require_all_states,
@@ -23,12 +25,14 @@ from ..durability.plan_diff import (
     warn_of_unclaimed,
 )
 from ..durability.plan_match import check_plan, plan_record
+from ..durability.redeclared import as_refusal
 from ..epochs.choreography import Choreography
 from ..epochs.run_events import LOG
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
 from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
-from .bucket_fill import BucketFill
+from .bucket_fill import BucketFill, Replaced
+from .bucket_states import BucketStates, ComputedStates
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
 from .progress import EpochProgress, progress_of
@@ -39,12 +43,27 @@ PROGRESS = 100
 """Of so many epochs the measures are kept."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanChange:
+    """A plan that changes while epochs run: ``where`` is what was declared, ``before`` drives the epochs up to now.
+
+    ``computed`` are states of the new views, as of an earlier commit. If the change ``is_planned`` alone, nothing is committed, and
+    ``filling`` of the new driver has what is to be computed.
+    """
+
+    where: str
+    before: Epochs
+    computed: ComputedStates | None = None
+    is_planned: bool = False
+
+
 class Epochs:
     """Drives the epochs of a partitioned plan: the counterpart of the engine's step, over buckets on files.
 
     ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
     ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
-    committed.
+    committed, and ``on_read`` as ``BucketFill`` does. With ``change`` the plan is another one from here on, in an epoch of its own,
+    even if there is nothing to be filled; if this raises, nothing has changed.
     """
 
     def __init__(
@@ -63,8 +82,10 @@ class Epochs:
         drop: Sequence[str] = (),
         allow_pickle: bool = False,
         on_filled: Callable[[PartitionedDeltas], None] | None = None,
+        on_read: OnRead | None = None,
+        change: PlanChange | None = None,
     ) -> None:
-        self._on_filled = on_filled
+        self._on_filled, self._on_read, self._change = on_filled, on_read, change
         self.log = log
         self.pieces = pieces
         self.runner = StageRunner(plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle)
@@ -75,11 +96,14 @@ class Epochs:
         )
         self.executors = executors
         self._saver = Saver(pieces)
-        self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
+        self.progress: deque[EpochProgress] = (
+            deque(maxlen=PROGRESS) if change is None else change.before.progress
+        )
         """The measures of the last epochs of this process."""
         self._evaluated: BucketResult | None = None
+        self.filling: BucketStates | None = None
         self._drop = tuple(drop)
-        self._plan = plan
+        self.plan = plan
         self._earlier = EarlierNames(plan)
         self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(
@@ -89,6 +113,7 @@ class Epochs:
         self._commits = BucketCommits(log, self.runner, self.clocks, nothing)
         self._choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         self._open()
+        self._change = None
 
     @property
     def last(self) -> Commit:
@@ -115,27 +140,56 @@ class Epochs:
         if last is None:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
         else:
-            commit, match = self._of_this_plan(last)
-            if match.to_fill:
-                self._fill(commit, match)
-            else:
-                self._go_on_from(commit)
+            commit, filling = self._prepared(last)
+            self._go_on_from(commit)
+            if self._change is not None and self._change.is_planned:
+                self.filling = filling
+                return
+            if filling is not None:
+                self._fill(filling)
             note_writer(self.log.store, last.epoch)
 
-    def _fill(self, last: Commit, match: PlanMatch) -> None:
-        """Fill the views that are new to the checkpoint, and commit them as an epoch without input.
+    def _prepared(self, last: Commit) -> tuple[Commit, BucketStates | None]:
+        """Return the commit as ``_of_this_plan`` does, and what fills the views that are new; None if nothing has changed.
 
         Raises:
-            CheckpointError: one cannot be filled; names it and what would fill it.
+            CheckpointError: it is of another plan, or a view cannot be filled; names it and what would fill it.
+            PlanError: the same, if the plan changes while epochs run.
         """
-        filling = BucketFill(self._plan, self.pieces, self.runner, self.clocks, last, match)
-        self._go_on_from(last)
-        self._on_deltas = self._on_filled
+        try:
+            commit, match = self._of_this_plan(last)
+            if not match.to_fill and (self._change is None or match.is_same):
+                return commit, None
+            remedies = AT_OPENING if self._change is None else IN_A_QUERY
+            since = None if self._change is None else self._change.computed
+            return commit, BucketStates(self.plan, self.pieces, self.runner, commit, match, remedies, since)
+        except CheckpointError as error:
+            if self._change is None:
+                raise
+            raise as_refusal(self._change.where, error) from error
+
+    def _fill(self, filling: BucketStates) -> None:
+        """Fill the views that are new, and commit the plan as it is now as an epoch without input."""
+        replaced = self._replaced(filling.match)
+        evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
+        last, self._on_deltas = self.last, self._on_filled
         instant = last.epochs[-1][1] if last.epochs else 0
         now = Now.at(Epoch(last.epoch + 1), instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
-        choreography.make_real(filling, now, BucketInput(lambda _: []))
+        choreography.make_real(evaluator, now, BucketInput(lambda _: []))
         self._go_on_from(self.last)
+
+    def _replaced(self, match: PlanMatch) -> Replaced | None:
+        """Return the views that go on in place of others with the same columns, if the plan changes while epochs run."""
+        if self._change is None:
+            return None
+        before = self._change.before
+        same = [
+            name
+            for name in match.changed_views
+            if list(before.runner.schema_of(name).items()) == list(self.runner.schema_of(name).items())
+        ]
+        return Replaced(tuple(same), before.runner, before.last)
 
     def _go_on_from(self, last: Commit) -> None:
         self.clocks.restore(self._saver, last)
@@ -156,7 +210,7 @@ class Epochs:
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
-        match = check_plan(last.plan, self._plan, self.runner.compiled, self._drop)
+        match = check_plan(last.plan, self.plan, self.runner.compiled, self._drop)
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
         states = {
@@ -164,12 +218,14 @@ class Epochs:
         }
         require_same_buckets(self.log.store.url, states, self.runner.routes)
         delivered = read_note(self.log.store, last.epoch)
+        replaced = self._replaced(match)
+        others = [name for name in match.changed_views if replaced is None or name not in replaced.views]
         commit = replace(
             last,
             states=states,
             positions=match.positions(last.positions),
-            readers=match.readers(
-                last.readers if delivered is None else delivered, self._plan.views, last.epoch
+            readers=replace(match, changed_views=tuple(others)).readers(
+                last.readers if delivered is None else delivered, self.plan.views, last.epoch
             ),
         )
         return commit, match

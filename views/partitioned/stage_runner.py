@@ -153,6 +153,10 @@ class StageRunner:
         self._put(stage, bucket, states)
         return self.compiled.contents[view].contents()
 
+    def id_of(self, state: State) -> str:
+        """Return the id of a state."""
+        return self._ids[id(state)]
+
     def put_for(self, node: NodeId, bucket: int, states: Mapping[str, StateRecord]) -> bool:
         """Restore the states of the stage of a node in a bucket; return whether the bucket has a part of that node."""
         stage = self.cut.stages[self.cut.stage_of[node]]

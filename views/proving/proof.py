@@ -300,8 +300,14 @@ def _is_log(mode: str) -> str:
     )
 
 
-def proof(view: Any, epoch: int, evaluation: Evaluation, kept_rows: pl.DataFrame) -> Proof:
-    """Return the proof of one view; from which epochs on rows differ is not in it.
+def proof(
+    view: Any,
+    epoch: int,
+    evaluation: Evaluation,
+    kept_rows: pl.DataFrame,
+    choose: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
+) -> Proof:
+    """Return the proof of one view, of the rows that ``choose`` returns; from which epochs on rows differ is not in it.
 
     Raises:
         InputError: its definition cannot be evaluated; names the view, the reason and the way out.
@@ -311,7 +317,8 @@ def proof(view: Any, epoch: int, evaluation: Evaluation, kept_rows: pl.DataFrame
     except UnprovableError as reason:
         raise InputError(f"view {view.name!r} cannot be proved: {reason}") from reason
     over = tuple(sorted(evaluation.over))
-    differing = differences(expected, Batch(kept_rows)).with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
+    differing = differences(Batch(choose(expected.frame)), Batch(choose(kept_rows)))
+    differing = differing.with_columns(pl.lit(None, pl.UInt64).alias(EPOCH))
     return Proof(view.name, epoch, expected.frame.height, over, differing, evaluation.unproved)
 
 

@@ -1,0 +1,76 @@
+"""A driver that keeps the views of an engine current in its place, and takes part in what is declared while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from evercurrent.core.data.delta import Delta
+from evercurrent.core.data.errors import PlanError
+
+from ..plan.plan import Plan
+
+
+class StatesFill(Protocol):
+    """States of a view that are computed piece by piece, while epochs go on."""
+
+    @property
+    def entries(self) -> int:
+        """How many entries are read, as far as that is known."""
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The identities of the nodes whose deltas have to be handed to ``catch_up``."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What these nodes are called."""
+
+    def pieces(self, most: int) -> Iterator[int]:
+        """Compute the states from the rows that are kept, and yield after each piece how many entries were read so far."""
+
+    def catch_up(self, changes: Mapping[str, Delta]) -> None:
+        """Compute what follows from changes of the ``inputs``, by their identities, after all pieces."""
+
+    def end(self) -> None:
+        """Note that it is not needed any more."""
+
+
+class ViewDriver(Protocol):
+    """Runs the views that an engine declares, such as a query in Spark. The caller of ``redeclare`` has the engine's turn."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, so that a declaration has to be real there."""
+
+    def begin(self, where: str, plan: Plan) -> StatesFill:
+        """Return what computes the states of the views that are new in a plan. Nothing is changed.
+
+        Raises:
+            PlanError: one cannot be filled; names it and the way out.
+        """
+
+    def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
+        """Go on with a plan that has changed, in an epoch of its own. If this raises, nothing has changed.
+
+        ``computed`` is what ``begin`` has returned for the same change, after all pieces.
+
+        Raises:
+            PlanError: it cannot; names the declaration and the way out.
+            CheckpointError: it could not be written.
+        """
+
+
+def the_one(where: str, drivers: Iterable[ViewDriver]) -> ViewDriver | None:
+    """Return the driver that runs; None if there is none.
+
+    Raises:
+        PlanError: there are several, and one epoch cannot be real in all of them or in none.
+    """
+    running = [driver for driver in drivers if driver.is_running]
+    if len(running) > 1:
+        raise PlanError(
+            f"{where}: {len(running)} queries run the views of this engine, and a declaration is an epoch of one of them; stop all "
+            "but one, or start each with an engine of its own"
+        )
+    return running[0] if running else None
