@@ -13,7 +13,10 @@ import pyarrow as pa
 
 from evercurrent.core.data.errors import InputError
 from evercurrent.views.checkpoint import Pieces
+from evercurrent.views.dataframe.bad_rows import OnBadRows, accepted_apart
 from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.core.state.ledger import Refused
+from evercurrent.views.partitioned.rows_alone import arrived_apart
 from evercurrent.views.partitioned.limits import MEBIBYTE
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
@@ -52,6 +55,7 @@ class Setup:
     buckets: int
     inline_rows: int
     allow_pickle: bool = False
+    on_bad_rows: OnBadRows = "fail"
 
     def runner(self) -> StageRunner:
         """Return the runner of stages in this process, made once."""
@@ -125,7 +129,10 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     """
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
-    result = runner.arrive(instant, place, taken(sources, rows))
+    if setup.on_bad_rows == "fail":
+        result = runner.arrive(instant, place, taken(sources, rows))
+    else:
+        result = arrived_apart(runner, instant, place, *taken_apart(sources, rows))
     result.arrived, result.arrived_bytes, result.origins = rows.num_rows, rows.nbytes, origins
     return result
 
@@ -138,6 +145,19 @@ def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFra
     """
     rows_by_source = untagged(rows, arriving(sources))
     return {name: accepted(sources[name], frame).frame for name, frame in rows_by_source.items()}
+
+
+def taken_apart(
+    sources: Mapping[str, Source], rows: pa.Table
+) -> tuple[dict[str, pl.DataFrame], list[Refused]]:
+    """Return the rows of each source that fit it, as ``taken`` does, and the others as refused."""
+    fitting: dict[str, pl.DataFrame] = {}
+    refused: list[Refused] = []
+    for name, frame in untagged(rows, arriving(sources), as_they_are=True).items():
+        delta, others = accepted_apart(sources[name], frame)
+        fitting[name] = delta.frame
+        refused += others
+    return fitting, refused
 
 
 @dataclass(frozen=True, slots=True)

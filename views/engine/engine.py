@@ -25,6 +25,7 @@ from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position, PositionOrder, copied
+from ..dataframe.bad_rows import OnBadRows, accepted_apart, require_on_bad_rows
 from ..dataframe.collection import Collection
 from ..dataframe.operator_hints import missing_of_engine, no_copy
 from ..dataframe.source import Source, accepted
@@ -107,6 +108,7 @@ class Engine(LiveDeclarations):
         record: bool = False,
         workers: int = 1,
         checkpoint: str | Path | Checkpoint | None = None,
+        on_bad_rows: OnBadRows = "fail",
     ) -> None:
         self.sources: dict[str, Source] = {}
         self.views: dict[str, View] = {}
@@ -116,6 +118,8 @@ class Engine(LiveDeclarations):
             raise PlanError(
                 f"workers= is {workers!r}; give a number from 1 to {MOST_WORKERS}, such as that of the cores"
             )
+        require_on_bad_rows(on_bad_rows)
+        self._on_bad_rows: OnBadRows = on_bad_rows
         self._workers = workers
         if record:
             self._require_one_worker("record=True", RECORD_ALONE)
@@ -272,7 +276,7 @@ class Engine(LiveDeclarations):
 
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
-        return type(self)(retain=self._retain)
+        return type(self)(retain=self._retain, on_bad_rows=self._on_bad_rows)
 
     def _adopt(self, source: Source) -> Source:
         """Have this engine take what is pushed into a source, and return the source."""
@@ -325,9 +329,12 @@ class Engine(LiveDeclarations):
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
         with self._running.giving_way:
-            delta = accepted(declared, data)
+            if self._on_bad_rows == "fail":
+                delta, refused = accepted(declared, data), ()
+            else:
+                delta, refused = accepted_apart(declared, data)
             moved = None if watermark is None else self._instant(source, watermark)
-            return self._take(block, replace(batch, delta=delta, watermark=moved), at)
+            return self._take(block, replace(batch, delta=delta, watermark=moved, refused=refused), at)
 
     def advance(
         self, source: str, watermark: datetime | str | int, *, at: datetime | str | None = None
@@ -367,6 +374,7 @@ class Engine(LiveDeclarations):
 
     def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
+        epoch_input.refuses_rows = self._on_bad_rows == "ledger"
         with self._turn:
             self._require_declared(epoch_input)
             if epoch_input.positions:
@@ -608,6 +616,11 @@ class Engine(LiveDeclarations):
     def workers(self) -> int:
         """Return in how many threads an epoch is evaluated."""
         return self._workers
+
+    @property
+    def on_bad_rows(self) -> OnBadRows:
+        """Return what happens to a row that does not fit, or with which a view cannot be computed."""
+        return self._on_bad_rows
 
     @property
     def declared(self) -> Plan:
