@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.dataframe.bad_rows import OnBadRows, require_on_bad_rows
 from evercurrent.views.durability.digest_schemes import EarlierNames
 from evercurrent.views.durability.plan_diff import require_same_columns
 from evercurrent.views.durability.plan_match import check_plan
@@ -73,6 +75,7 @@ def run(
     driver_rows: int = DRIVER_ROWS,
     driver_bytes: int = DRIVER_BYTES,
     name: str | None = None,
+    on_bad_rows: OnBadRows | None = None,
 ) -> Query:
     """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
 
@@ -114,6 +117,9 @@ def run(
             this few: a plain job collects them, and stops at that number.
         driver_bytes: the same limit in bytes; what exceeds either runs in executors.
         name: the name of the query, as Spark shows it.
+        on_bad_rows: "fail": a row that does not fit its source, or with which a view cannot be computed, ends the query, and so
+            it does each time that it is started. "ledger": it goes to ``query.ledger()`` with the reason, and all others count. None:
+            as the engine was made, ``Engine(on_bad_rows=...)``.
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
@@ -135,7 +141,16 @@ def run(
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
         beat = heartbeat(spark, heartbeat_seconds)
-    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch, driver_bytes=driver_bytes)
+    batches = prepared(
+        engine,
+        spark,
+        checkpoint,
+        buckets,
+        driver_rows,
+        on_epoch,
+        driver_bytes=driver_bytes,
+        on_bad_rows=on_bad_rows,
+    )
     batches.require_streams(list(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
@@ -160,7 +175,8 @@ def started(
     except BaseException:
         lock.release()
         raise
-    lock.release_after(query)
+    batches.log.follow(query, rows.sparkSession)
+    lock.release_after(query, batches.log.ended)
     return Query(engine, batches, query, rows.sparkSession, lock)
 
 
@@ -173,11 +189,14 @@ def prepared(
     on_epoch: OnEpoch | None,
     *,
     driver_bytes: int = DRIVER_BYTES,
+    on_bad_rows: OnBadRows | None = None,
 ) -> MicroBatches:
     """Return the function for micro-batches, after all checks that are possible before the first one."""
     require_sizes(buckets, driver_rows)
     require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
+    if on_bad_rows is not None:
+        require_on_bad_rows(on_bad_rows)
     options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
     if on_epoch is not None:
@@ -191,7 +210,14 @@ def prepared(
         _cut(engine, options_of_checkpoint, store, buckets)
         check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
         batches = MicroBatches(
-            Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
+            Setup(
+                plan,
+                store.url,
+                buckets,
+                INLINE_ROWS,
+                options_of_checkpoint.allow_pickle,
+                on_bad_rows or engine.on_bad_rows,
+            ),
             Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
         )
         from .output.delta_source import register  # It needs pyspark when it is imported.
@@ -309,8 +335,13 @@ class Query(SparkViews, QueryNames):
         )
 
     def process_all_available(self) -> None:
-        """Wait until all rows that are there now are committed."""
-        self.streaming_query.processAllAvailable()
+        """Wait until all rows that are there now are committed.
+
+        Raises:
+            EvercurrentError: the query ends with this error, as in ``await_termination``.
+        """
+        with self._in_a_sentence():
+            self.streaming_query.processAllAvailable()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
@@ -321,21 +352,28 @@ class Query(SparkViews, QueryNames):
         """
         require_timeout(timeout)
         try:
-            if timeout is None:
-                self.streaming_query.awaitTermination()
-                return True
-            # Spark counts in milliseconds, and does not take 0.
-            return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
-        except Exception:
-            own = self._batches.error
-            if isinstance(own, EvercurrentError):
-                # In a sentence, and not with Spark's pages around it, which exception() has.
-                raise own.with_traceback(None) from own.__cause__
-            raise
+            with self._in_a_sentence():
+                if timeout is None:
+                    self.streaming_query.awaitTermination()
+                    return True
+                # Spark counts in milliseconds, and does not take 0.
+                return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
         finally:
             if not self.streaming_query.isActive:
                 self._lock.release()
+                self._batches.log.ended()
                 self._drain()
+
+    @contextmanager
+    def _in_a_sentence(self) -> Iterator[None]:
+        """Raise an error of this package without Spark's pages around it, which ``exception()`` has."""
+        try:
+            yield
+        except Exception:
+            own = self._batches.error
+            if isinstance(own, EvercurrentError):
+                raise own.with_traceback(None) from own.__cause__
+            raise
 
     def stop(self) -> None:
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""

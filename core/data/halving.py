@@ -33,8 +33,8 @@ def bad_places(length: int, is_fine: Callable[[int, int], bool]) -> list[int]:
 def spans_together(length: int, is_fine: Callable[[list[Span]], bool]) -> tuple[list[Span], list[int]]:
     """Return the spans that are fine together, and the places that are not fine with those before them.
 
-    For what is not a question of each place by itself. Cost: as that of ``bad_places``, but a call is of all that was fine so
-    far, too.
+    For what is not a question of each place by itself, where all places together are not fine. Cost: as that of
+    ``bad_places``, but a call is of all that was fine so far, too.
 
     >>> numbers = [3, 9, 1, 5, 2]
     >>> spans_together(5, lambda spans: sum(sum(numbers[start:end]) for start, end in spans) <= 10)
@@ -47,7 +47,7 @@ def spans_together(length: int, is_fine: Callable[[list[Span]], bool]) -> tuple[
         start, end = parts.pop()
         if start == end:
             continue
-        if is_fine([*fine, (start, end)]):
+        if end - start < length and is_fine([*fine, (start, end)]):
             fine.append((start, end))
         elif end - start == 1:
             bad.append(start)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
+
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import (
     CheckpointError,
@@ -20,12 +22,14 @@ from evercurrent.core.data.errors import (
 )
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
+from evercurrent.views.partitioned.bucket_evaluator import SomeRows
 from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
+from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
@@ -33,6 +37,7 @@ from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
 from .parallelism import partitions
+from .short_log import ShortLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +99,7 @@ class MicroBatches:
         self.options = options
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
+        self.log = ShortLog()
         self.streams: list[str] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
@@ -114,6 +120,7 @@ class MicroBatches:
             if is_interruption(error):
                 raise interruption(error) from None
             self.error = error
+            self.log.failed(error, batch)
             raise
 
     def _run_next(self, rows: DataFrame, batch: int) -> None:
@@ -133,13 +140,20 @@ class MicroBatches:
         attempt = self._attempt(batch, last_requests)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
+        here: list[pa.Table] = []
+
         def arrive(instant: Instant) -> list[TaskResult]:
-            results = self._arrived(rows, epochs, jobs, instant)
+            results = self._arrived(rows, epochs, jobs, instant, here)
             require_order(one.origins for one in results)
             return results
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
             self._call_sink(rows.sparkSession, deltas)
+
+        def rows_again() -> SomeRows:
+            if here:
+                return RowsHere(self.setup, epochs.runner, here[0])
+            return RowsInSpark(self.setup, jobs, with_origins(rows, self.setup.sources()))
 
         epochs.step(
             arrive,
@@ -156,14 +170,20 @@ class MicroBatches:
             on_deltas=on_deltas if self.options.on_epoch else None,
             promised=promised,
             fires=attempt.fires,
+            rows=rows_again if self.setup.on_bad_rows == "ledger" else None,
         )
 
     def _arrived(
-        self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant
+        self,
+        rows: DataFrame,
+        epochs: Epochs,
+        jobs: SparkJobs,
+        instant: Instant,
+        collected_rows: list[pa.Table],
     ) -> list[TaskResult]:
         """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job.
 
-        What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
+        Rows that were collected are added to ``collected_rows``. What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
         run in the same way.
         """
         expected = Expected(epochs.arrived, epochs.arrived_bytes)
@@ -178,6 +198,7 @@ class MicroBatches:
             with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
                 here = collected(own, most_rows, most, tasks, is_known=is_known)
             if here is not None:
+                collected_rows.append(here)
                 return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
             # It exceeds the limits, and by how much is not known.
             expected = Expected(None, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -43,11 +44,11 @@ class WriterLock:
         with self._guard:
             self._held.close()
 
-    def release_after(self, query: StreamingQuery) -> None:
-        """Release the lock when the query ends, however it ends."""
-        Thread(target=self._wait, args=(query,), daemon=True, name="evercurrent-lock").start()
+    def release_after(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
+        """Release the lock when the query ends, however it ends, and call a function."""
+        Thread(target=self._wait, args=(query, ended), daemon=True, name="evercurrent-lock").start()
 
-    def _wait(self, query: StreamingQuery) -> None:
+    def _wait(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
         try:
             query.awaitTermination()
         except Exception:
@@ -55,3 +56,4 @@ class WriterLock:
             return
         finally:
             self.release()
+            ended()

@@ -176,7 +176,7 @@ def emitted(engine: ec.Engine) -> dict[str, list[Counter[Any]]]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@settings(max_examples=30)
+@settings(max_examples=max(5, settings().max_examples // 3))
 @given(epochs=EPOCHS)
 def test_the_views_are_those_of_the_good_rows(epochs: Any, workers: int) -> None:
     """Whatever bad rows are among them; and each bad row is in the ledger once."""
@@ -195,7 +195,7 @@ def test_the_views_are_those_of_the_good_rows(epochs: Any, workers: int) -> None
     assert engine.ledger().height == bad
 
 
-@settings(max_examples=30)
+@settings(max_examples=max(5, settings().max_examples // 3))
 @given(epochs=EPOCHS)
 def test_a_crash_after_any_epoch_loses_no_refused_row(epochs: Any, tmp_path_factory: Any) -> None:
     """The input of the last epochs is only logged: evaluated again it refuses the same rows, whatever the program says now."""

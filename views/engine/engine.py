@@ -20,6 +20,7 @@ from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
+from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
@@ -329,8 +330,9 @@ class Engine(LiveDeclarations):
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
         with self._running.giving_way:
+            refused: tuple[Refused, ...] = ()
             if self._on_bad_rows == "fail":
-                delta, refused = accepted(declared, data), ()
+                delta = accepted(declared, data)
             else:
                 delta, refused = accepted_apart(declared, data)
             moved = None if watermark is None else self._instant(source, watermark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import InputError, RetractionError, first_line
@@ -14,9 +14,7 @@ from evercurrent.core.state.ledger import Ledger, Refused
 from .choreography import Evaluator, Input, Result
 from .run_events import LOG
 
-NOT_COMPUTED = (
-    "the views cannot be computed with the row; correct the row, or the view, and push it again"
-)
+NOT_COMPUTED = "the views cannot be computed with the row; correct the row, or the view, and push it again"
 """The reason of rows with which an epoch fails. It is kept in checkpoints, so its text never changes."""
 
 
@@ -25,7 +23,10 @@ def is_of_rows(error: Exception) -> bool:
     return isinstance(error, InputError) and not isinstance(error, RetractionError)
 
 
-class Rows(Protocol[Input]):
+Input_co = TypeVar("Input_co", covariant=True)
+
+
+class Rows(Protocol[Input_co]):
     """The rows of an epoch's input, in order, of which some can be left out.
 
     ``alone`` are those that have been left out before, as the epoch fails with each of them alone.
@@ -41,7 +42,7 @@ class Rows(Protocol[Input]):
         """Return the number of the others."""
         ...
 
-    def among(self, spans: Sequence[Span]) -> Input:
+    def among(self, spans: Sequence[Span]) -> Input_co:
         """Return the input with these rows only."""
         ...
 

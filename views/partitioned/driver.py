@@ -24,14 +24,15 @@ from ..durability.plan_diff import (
 )
 from ..durability.plan_match import check_plan, plan_record
 from ..epochs.choreography import Choreography
-from ..epochs.run_events import LOG
+from ..epochs.run_events import LOG, warn_of_refused
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
-from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
+from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors, SomeRows
 from .bucket_fill import BucketFill
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
 from .progress import EpochProgress, progress_of
+from .refusing_buckets import RefusingBuckets
 from .stage_runner import StageRunner
 from .tasks import FireRequest
 
@@ -73,6 +74,7 @@ class Epochs:
         self._evaluator = BucketEvaluator(
             self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )
+        self._refusing = RefusingBuckets(self._evaluator, self.clocks.ledger)
         self.executors = executors
         self._saver = Saver(pieces)
         self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
@@ -195,33 +197,45 @@ class Epochs:
         on_deltas: Callable[[PartitionedDeltas], None] | None = None,
         promised: Mapping[str, int] | None = None,
         fires: Sequence[FireRequest] = (),
+        rows: Callable[[], SomeRows] | None = None,
     ) -> Commit:
         """Run one epoch: all stages, then the commit.
 
         ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``on_deltas`` is called with the deltas
-        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. If anything
-        raises, nothing has changed.
+        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. ``rows`` returns the
+        rows of the first stage, if those with which the epoch fails are to be refused. If anything raises, nothing has changed.
 
         Raises:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
         begun = time.perf_counter()
-        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
-        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
-        self._note_progress(begun)
+        refused_before = self._refused
+        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts, rows)
+        self._choreography.make_real(self._refusing, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
+        self._note_progress(begun, self._refused - refused_before)
         return self.last
 
-    def _note_progress(self, begun: float) -> None:
+    @property
+    def _refused(self) -> int:
+        """Return how many rows were refused so far."""
+        return self.clocks.ledger.entries + self.clocks.ledger.forgotten
+
+    def _note_progress(self, begun: float, refused: int) -> None:
         """Keep and log the measures of the last epoch."""
         evaluated = self._evaluated
         if evaluated is None:
             return
         nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
         seconds = time.perf_counter() - begun
-        progress = progress_of(self.last, evaluated, nodes, seconds, self.clocks.watermarks())
+        ledger = self.clocks.ledger
+        progress = progress_of(
+            self.last, evaluated, nodes, seconds, self.clocks.watermarks(), refused, ledger.entries
+        )
         self._evaluated = None
         self.progress.append(progress)
+        if refused:
+            warn_of_refused(ledger, self.last.epoch)
         LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs

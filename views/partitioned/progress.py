@@ -29,7 +29,8 @@ class EpochProgress:
 
     ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
     last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
-    how far the event time of each source is complete, as those of an engine.
+    how far the event time of each source is complete, as those of an engine. ``refused`` rows went to the ledger, which has
+    ``ledger_rows`` now.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -57,6 +58,8 @@ class EpochProgress:
     state_bytes: int
     files: int
     watermarks: Mapping[str, datetime | int | None]
+    refused: int = 0
+    ledger_rows: int = 0
 
     @property
     def slowest(self) -> StageProgress | None:
@@ -82,10 +85,11 @@ class EpochProgress:
             if slow
             else ""
         )
+        ledger = f"; {self.refused:,} rows refused into the ledger" if self.refused else ""
         return (
             f"epoch {self.epoch}: {self.rows:,} rows, {self.bytes:,} bytes, {self.seconds:.3f} s ({stages or 'no stage'}; "
             f"commit {self.commit_seconds:.3f} s); views {views or 'unchanged'}; state {self.state_rows:,} rows, "
-            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}"
+            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}{ledger}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,6 +103,8 @@ def progress_of(
     nodes: Mapping[str, NodeId],
     seconds: float,
     watermarks: Mapping[str, int],
+    refused: int,
+    ledger_rows: int,
 ) -> EpochProgress:
     """Return the measures of an epoch that was evaluated and committed; ``nodes`` are those whose deltas views are."""
     rows, size, files = sizes_of(last.states)
@@ -122,6 +128,8 @@ def progress_of(
         state_bytes=size,
         files=files,
         watermarks={name: shown_watermark(instant) for name, instant in watermarks.items()},
+        refused=refused,
+        ledger_rows=ledger_rows,
     )
 
 
