@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.checkpoint import Checkpoint, Commit, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiler.compiler import compile_plan
@@ -20,6 +20,7 @@ from evercurrent.views.durability.plan_diff import require_same_columns
 from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
+from evercurrent.views.epochs.run_events import LOG
 from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
@@ -45,7 +46,7 @@ from .execution.micro_batches import MicroBatches, OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
-from .input.origins import require_no_aggregation, require_no_shuffle
+from .input.origins import input_paths, require_no_aggregation, require_no_shuffle
 from .output.query_names import QueryNames
 from .output.spark_views import InSpark, SparkViews
 from .runtime.session import require_spark
@@ -68,7 +69,7 @@ def run(
     sources: Mapping[str, DataFrame],
     *,
     checkpoint: str | Path | Checkpoint,
-    buckets: int = BUCKETS,
+    buckets: int | None = None,
     trigger: Mapping[str, Any] | None = None,
     heartbeat_seconds: float | None = None,
     on_epoch: OnEpoch | None = None,
@@ -103,8 +104,10 @@ def run(
         sources: a streaming DataFrame for every source, with its columns and types.
         checkpoint: a folder that driver and executors see under the same name, or an fsspec url; Spark's own checkpoint
             is put into it, as the two belong together.
-        buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. It can
-            be changed later with ``evercurrent checkpoint rebucket``.
+        buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. None: those of
+            the checkpoint, or 16 if it is new or its states are in one part. Where it is another number than before, more or
+            fewer, states are cut anew before the first micro-batch, in an epoch of its own: at the cost of reading and writing
+            all of them, one at a time in memory.
         trigger: the argument of Spark's ``DataStreamWriter.trigger``, as in ``{"availableNow": True}``.
         heartbeat_seconds: run a micro-batch at this interval even if no rows come, so that processing time advances. For
             Spark it is one more source, so a checkpoint that was begun with a heartbeat always needs one, and one that
@@ -125,7 +128,7 @@ def run(
         InputError: a DataFrame is missing or does not fit its source.
         PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
         PreflightError: an executor cannot run the query, for example as a library is missing there.
-        CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
+        CheckpointError: the checkpoint is of another plan, is open elsewhere, or is not shared.
     """
     require_spark()
     require_declarations(engine)
@@ -151,7 +154,7 @@ def run(
         driver_bytes=driver_bytes,
         on_bad_rows=on_bad_rows,
     )
-    batches.require_streams(list(sources), has_beat=beat is not None)
+    batches.require_streams(list(sources), input_paths(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
 
@@ -184,7 +187,7 @@ def prepared(
     engine: Engine,
     spark: SparkSession,
     checkpoint: str | Path | Checkpoint,
-    buckets: int,
+    buckets: int | None,
     driver_rows: int,
     on_epoch: OnEpoch | None,
     *,
@@ -192,7 +195,7 @@ def prepared(
     on_bad_rows: OnBadRows | None = None,
 ) -> MicroBatches:
     """Return the function for micro-batches, after all checks that are possible before the first one."""
-    require_sizes(buckets, driver_rows)
+    require_sizes(BUCKETS if buckets is None else buckets, driver_rows)
     require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
     if on_bad_rows is not None:
@@ -207,13 +210,13 @@ def prepared(
     )  # Before anything is written, so that no lock file is left in a folder of other data.
     lock = WriterLock(store.url)
     try:
-        _cut(engine, options_of_checkpoint, store, buckets)
+        parts = _cut(engine, options_of_checkpoint, store, buckets)
         check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
         batches = MicroBatches(
             Setup(
                 plan,
                 store.url,
-                buckets,
+                parts,
                 INLINE_ROWS,
                 options_of_checkpoint.allow_pickle,
                 on_bad_rows or engine.on_bad_rows,
@@ -229,28 +232,36 @@ def prepared(
     return batches
 
 
-def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> None:
-    """Check that the checkpoint is of this plan, and split it into these buckets if they are more than it has.
+def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int | None) -> int:
+    """Check that the checkpoint is of this plan, cut it into these buckets if it has others, and return their number.
+
+    A process that ends in the midst of it leaves the checkpoint as it was, with files that nothing names.
 
     Raises:
-        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, whose number only
-            the command line reduces.
+        CheckpointError: it is of another plan, or its sources had other columns.
     """
     last = CommitLog(store).last
     if last is None:
-        return
+        return BUCKETS if buckets is None else buckets
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
     record = EarlierNames(engine.declared).renewed(last).plan
     require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.drop))
-    if last.buckets == buckets:
-        return
-    if last.buckets > buckets:
-        raise CheckpointError(
-            f"the checkpoint {store.url} has {last.buckets} buckets, but buckets={buckets} is given; give "
-            f"buckets={last.buckets}, or change it: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
-        )
-    rebucket(store, buckets)
+    parts = buckets_for(last, buckets)
+    if last.buckets != parts:
+        rebucket(store, parts)
+        LOG.info(
+            "%s: the states are cut into %d buckets, and were in %d", store.url, parts, last.buckets,
+            extra={"event": "buckets", "checkpoint": store.url, "buckets": parts, "before": last.buckets},
+        )  # fmt: skip
+    return parts
+
+
+def buckets_for(last: Commit, buckets: int | None) -> int:
+    """Return the number of buckets of a query on a checkpoint with this last commit; one part is that of a single process."""
+    if buckets is not None:
+        return buckets
+    return last.buckets if last.buckets > 1 else BUCKETS
 
 
 class Query(SparkViews, QueryNames):

@@ -20,6 +20,7 @@ from evercurrent.core.data.errors import (
     MissingFileError,
     NameTakenError,
 )
+from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.bucket_evaluator import SomeRows
@@ -91,7 +92,7 @@ class MicroBatches:
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
     no positions. ``error`` is the error of the last batch in this process, of which Spark shows only a text. ``streams``
-    are those that Spark counts, if ``require_streams`` was called.
+    are those that Spark counts, and ``paths`` those of their files, if ``require_streams`` was called.
     """
 
     def __init__(self, setup: Setup, options: Options) -> None:
@@ -101,6 +102,7 @@ class MicroBatches:
         self.error: Exception | None = None
         self.log = ShortLog()
         self.streams: list[str] | None = None
+        self.paths: dict[str, list[str]] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._query: str | None = None
@@ -165,6 +167,7 @@ class MicroBatches:
                     "asked": list(attempt.requests),
                     "query": self._query,
                     "streams": self.streams,
+                    "paths": self.paths,
                 }
             },
             on_deltas=on_deltas if self.options.on_epoch else None,
@@ -236,12 +239,18 @@ class MicroBatches:
                 "give another folder, or none"
             )
 
-    def require_streams(self, sources: Sequence[str], *, has_beat: bool) -> None:
+    def require_streams(
+        self, sources: Sequence[str], paths: Mapping[str, list[str]], *, has_beat: bool
+    ) -> None:
         """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
 
+        ``paths`` are those of the files that streams read.
+
         Raises:
-            CheckpointError: a source or the heartbeat was added or removed.
+            CheckpointError: a source or the heartbeat was added or removed, or reads other files.
         """
+        self.paths = dict(paths)
+        self._require_same_paths()
         self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
         before = self.opened().last.facts.get(SPARK, {}).get("streams")
         if before is None or before == self.streams:
@@ -254,6 +263,16 @@ class MicroBatches:
             f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
             "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
         )
+
+    def _require_same_paths(self) -> None:
+        before: Mapping[str, list[str]] = self.opened().last.facts.get(SPARK, {}).get("paths") or {}
+        for name, own in (self.paths or {}).items():
+            if before.get(name, own) != own:
+                raise CheckpointError(
+                    f"{self.store.url}: source {name!r} was begun with the files of {listed(before[name])}, and its stream reads "
+                    f"{listed(own)}; Spark would take all files there for new ones, so that rows that have come already would "
+                    "count twice; give the same path, or start with a new checkpoint"
+                )
 
     @property
     def last_batch(self) -> int | None:

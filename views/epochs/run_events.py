@@ -22,7 +22,7 @@ LOG = logging.getLogger("evercurrent")
 """All events: ``event`` of a record names its kind, its other fields are attributes beside it.
 
 debug: "epoch". info: "commit", "failed", an epoch that was refused as a whole, and "merge". warning: "late" and "refused", rows
-that are in the ledger now. error: "watcher" and "subscriber", a watcher or a subscriber with a queue that has raised.
+that are in the ledger now, and "bad rows". error: "watcher" and "subscriber", a watcher or a subscriber with a queue that has raised.
 """
 LOG.addHandler(
     logging.NullHandler()
