@@ -48,6 +48,7 @@ from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
 from .input.origins import input_paths, require_no_aggregation, require_no_shuffle
 from .output.query_names import QueryNames
+from .output.query_progress import in_record, remember
 from .output.spark_views import InSpark, SparkViews
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
@@ -299,6 +300,7 @@ class Query(SparkViews, QueryNames):
         self.streaming_query = query
         self._lock = lock
         self._batches = batches
+        remember(str(query.id), self)
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
         """Fire windows with the next micro-batch: those whose trigger waits for ``signal()``.
@@ -321,15 +323,22 @@ class Query(SparkViews, QueryNames):
         """Return the measures of the last epoch that this process has run; None before the first.
 
         Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
-        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
-        in another process, and there is none.
+        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO, and ``spark_bridge.progress_of`` returns
+        them for an event of Spark's ``StreamingQueryListener``. Under Spark Connect micro-batches run in another process: there
+        they are those in the record of the last commit, whose ``seconds`` end before that record was written.
         """
-        measures = self._batches.opened().progress
+        measures = self.recent_progress()
         return measures[-1] if measures else None
 
     def recent_progress(self) -> list[EpochProgress]:
-        """Return the measures of the last hundred epochs that this process has run, the oldest first."""
-        return list(self._batches.opened().progress)
+        """Return the measures of the last hundred epochs that this process has run, the oldest first.
+
+        Under Spark Connect there are only those of the last one.
+        """
+        if hasattr(self.streaming_query, "_jsq"):
+            return list(self._batches.opened().progress)
+        last = in_record(self._reader.last())
+        return [] if last is None else [last]
 
     def explain(self) -> str:
         """Return the stages of the views as text: what each computes, how it is cut, and where it last ran."""

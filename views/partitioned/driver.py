@@ -79,7 +79,9 @@ class Epochs:
         self._saver = Saver(pieces)
         self.progress: deque[EpochProgress] = deque(maxlen=PROGRESS)
         """The measures of the last epochs of this process."""
-        self._evaluated: BucketResult | None = None
+        self._progress: EpochProgress | None = None
+        """The measures of the epoch that is being committed."""
+        self._begun = time.perf_counter()
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
@@ -89,6 +91,7 @@ class Epochs:
             positions={}, readers={}, epochs=(), facts={}, writer=writer, versions=versions,
         )  # fmt: skip
         self._commits = BucketCommits(log, self.runner, self.clocks, nothing)
+        self._commits.measure = self._recorded
         self._choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         self._open()
 
@@ -137,6 +140,7 @@ class Epochs:
         now = Now.at(Epoch(last.epoch + 1), instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         choreography.make_real(filling, now, BucketInput(lambda _: []))
+        self._progress = None
         self._go_on_from(self.last)
 
     def _go_on_from(self, last: Commit) -> None:
@@ -209,33 +213,37 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
-        begun = time.perf_counter()
-        refused_before = self._refused
         taken_input = BucketInput(arrive, promised or {}, fires, positions, facts, rows)
+        self._begun = time.perf_counter()
         self._choreography.make_real(self._refusing, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
-        self._note_progress(begun, self._refused - refused_before)
+        self._note_progress()
         return self.last
 
-    @property
-    def _refused(self) -> int:
-        """Return how many rows were refused so far."""
-        return self.clocks.ledger.entries + self.clocks.ledger.forgotten
-
-    def _note_progress(self, begun: float, refused: int) -> None:
-        """Keep and log the measures of the last epoch."""
-        evaluated = self._evaluated
-        if evaluated is None:
-            return
+    def _measured(self, commit: Commit, evaluated: BucketResult) -> EpochProgress:
+        """Return the measures of an epoch, up to now."""
         nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
-        seconds = time.perf_counter() - begun
-        ledger = self.clocks.ledger
-        progress = progress_of(
-            self.last, evaluated, nodes, seconds, self.clocks.watermarks(), refused, ledger.entries
+        seconds, ledger = time.perf_counter() - self._begun, self.clocks.ledger
+        refused = sum(refused.frame.height for refused in ledger.staged)
+        return progress_of(
+            commit, evaluated, nodes, seconds, self.clocks.watermarks(), refused, ledger.height_after
         )
-        self._evaluated = None
+
+    def _recorded(self, commit: Commit, evaluated: BucketResult) -> Mapping[str, Any]:
+        """Return the measures of an epoch for its record, and keep them until it is committed."""
+        self._progress = self._measured(commit, evaluated)
+        return self._progress.as_record(self.clocks.watermarks())
+
+    def _note_progress(self) -> None:
+        """Keep and log the measures of the last epoch."""
+        progress, self._progress = self._progress, None
+        if progress is None:
+            return
+        seconds = time.perf_counter() - self._begun
+        commit_seconds = progress.commit_seconds + seconds - progress.seconds
+        progress = replace(progress, seconds=seconds, commit_seconds=commit_seconds)
         self.progress.append(progress)
-        if refused:
-            warn_of_refused(ledger, self.last.epoch)
+        if progress.refused:
+            warn_of_refused(self.clocks.ledger, self.last.epoch)
         LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs
@@ -251,7 +259,6 @@ class Epochs:
 
     def publish(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: the record of the commit is all that readers need."""
-        self._evaluated = evaluated
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,9 @@ from ..checkpoint import Commit, StateRecord
 from ..inspection.questions import shown_watermark
 from .bucket_evaluator import BucketResult
 from .stage_progress import StageProgress
+
+PROGRESS = "progress"
+"""The fact of a commit that has the measures of its epoch, as far as they are known when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,21 @@ class EpochProgress:
             f"commit {self.commit_seconds:.3f} s); views {views or 'unchanged'}; state {self.state_rows:,} rows, "
             f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}{ledger}"
         )
+
+    def as_record(self, watermarks: Mapping[str, int]) -> dict[str, Any]:
+        """Return the fields as they are kept in the record of a commit; ``watermarks`` are in microseconds."""
+        return {**asdict(self), "watermarks": dict(watermarks)}
+
+    @staticmethod
+    def of_record(record: Mapping[str, Any]) -> EpochProgress:
+        """Return the measures in the record of a commit. Fields of later versions are left out."""
+        kept = {field.name: record[field.name] for field in fields(EpochProgress) if field.name in record}
+        kept["stages"] = tuple(
+            StageProgress(**{**stage, "views": tuple(stage["views"])}) for stage in record["stages"]
+        )
+        kept["views"] = {name: ViewProgress(**view) for name, view in record["views"].items()}
+        kept["watermarks"] = {name: shown_watermark(at) for name, at in record["watermarks"].items()}
+        return EpochProgress(**kept)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain values, for dashboards."""
