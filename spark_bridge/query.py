@@ -180,7 +180,7 @@ def started(
         lock.release()
         raise
     batches.log.follow(query, rows.sparkSession)
-    lock.release_after(query, batches.log.ended)
+    lock.release_after(query, batches.end)
     return Query(engine, batches, query, rows.sparkSession, lock)
 
 
@@ -380,8 +380,8 @@ class Query(SparkViews, QueryNames):
                 return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
         finally:
             if not self.streaming_query.isActive:
+                self._batches.end()
                 self._lock.release()
-                self._batches.log.ended()
                 self._drain()
 
     @contextmanager
@@ -398,6 +398,7 @@ class Query(SparkViews, QueryNames):
     def stop(self) -> None:
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
         self.streaming_query.stop()
+        self._batches.end()
         self._lock.release()
         self._drain()
         for delivery in self.deliveries:

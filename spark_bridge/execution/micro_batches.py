@@ -27,6 +27,7 @@ from evercurrent.views.partitioned.bucket_evaluator import SomeRows
 from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
+from evercurrent.views.partitioned.upkeep import Upkeep
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 
 OnEpoch = Callable[[str, Any, int], None]
 """A user's sink, called with the name of a view, its delta of an epoch as a Spark DataFrame, and the epoch."""
-
-SWEEP_EVERY = 64
-"""Micro-batches between two sweeps of files that no retained commit names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,7 @@ class MicroBatches:
         self.streams: list[str] | None = None
         self.paths: dict[str, list[str]] | None = None
         self._epochs: Epochs | None = None
+        self._upkeep: Upkeep | None = None
         self._store: Store | None = None
         self._query: str | None = None
         self._ignored: set[str] = set()
@@ -128,9 +127,11 @@ class MicroBatches:
     def _run_next(self, rows: DataFrame, batch: int) -> None:
         self._require_same_query()
         if require_next(self.last_batch, batch):
-            self.run(rows, batch)
-            if batch % SWEEP_EVERY == SWEEP_EVERY - 1:
-                self._sweep(batch)
+            self.opened()
+            assert self._upkeep is not None, "it comes with the epochs"
+            with self._upkeep.guard:
+                self.run(rows, batch)
+            self._upkeep.after_epoch()
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
         """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
@@ -326,6 +327,7 @@ class MicroBatches:
                 allow_pickle=self.setup.allow_pickle,
                 on_filled=on_filled,
             )
+            self._upkeep = Upkeep(self._epochs, self.options.checkpoint, self._delete_attempts)
         return self._epochs
 
     @property
@@ -337,7 +339,7 @@ class MicroBatches:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
-        return {**self.__dict__, "_epochs": None, "_store": None}
+        return {**self.__dict__, "_epochs": None, "_upkeep": None, "_store": None}
 
     def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire.
@@ -387,12 +389,19 @@ class MicroBatches:
         for view, frame in delta_frames(spark, self.setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
-    def _sweep(self, last_batch: int) -> None:
-        """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
-        checkpoint = self.options.checkpoint
-        self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
+    def _delete_attempts(self) -> None:
+        """Delete the records of micro-batches that are committed."""
+        last = self.last_batch
         names = [file.name for file in self.store.list(f"{BATCHES}/")]
-        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= last_batch])
+        committed = [name for name in names if last is not None and int(name.rpartition("/")[2]) <= last]
+        if committed:
+            self.store.delete_all(committed)
+
+    def end(self) -> None:
+        """End what goes on beside micro-batches; after the last one, before the lock of the checkpoint is released."""
+        if self._upkeep is not None:
+            self._upkeep.join()
+        self.log.ended()
 
 
 def instant_of(at: datetime | None) -> int:

@@ -45,7 +45,7 @@ class WriterLock:
             self._held.close()
 
     def release_after(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
-        """Release the lock when the query ends, however it ends, and call a function."""
+        """Call a function when the query ends, however it ends, and release the lock."""
         Thread(target=self._wait, args=(query, ended), daemon=True, name="evercurrent-lock").start()
 
     def _wait(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
@@ -55,5 +55,5 @@ class WriterLock:
             # Whoever waits for the query gets its error; here it only matters that it has ended.
             return
         finally:
-            self.release()
             ended()
+            self.release()

@@ -82,6 +82,8 @@ class Epochs:
         self._progress: EpochProgress | None = None
         """The measures of the epoch that is being committed."""
         self._begun = time.perf_counter()
+        self._freed = 0, 0
+        """The files that were deleted since the epoch before, and their bytes."""
         self._drop = tuple(drop)
         self._plan = plan
         self._earlier = EarlierNames(plan)
@@ -124,7 +126,7 @@ class Epochs:
             if match.to_fill:
                 self._fill(commit, match)
             else:
-                self._go_on_from(commit)
+                self.go_on_from(commit)
             note_writer(self.log.store, last.epoch)
 
     def _fill(self, last: Commit, match: PlanMatch) -> None:
@@ -134,16 +136,17 @@ class Epochs:
             CheckpointError: one cannot be filled; names it and what would fill it.
         """
         filling = BucketFill(self._plan, self.pieces, self.runner, self.clocks, last, match)
-        self._go_on_from(last)
+        self.go_on_from(last)
         self._on_deltas = self._on_filled
         instant = last.epochs[-1][1] if last.epochs else 0
         now = Now.at(Epoch(last.epoch + 1), instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         choreography.make_real(filling, now, BucketInput(lambda _: []))
         self._progress = None
-        self._go_on_from(self.last)
+        self.go_on_from(self.last)
 
-    def _go_on_from(self, last: Commit) -> None:
+    def go_on_from(self, last: Commit) -> None:
+        """Continue from a commit that is in the log."""
         self.clocks.restore(self._saver, last)
         self._commits.last = last
         self._evaluator.states, self._evaluator.looks_at_all = last.states, True
@@ -152,7 +155,7 @@ class Epochs:
         """Load the last commit of another process, such as one that has run the query."""
         last = self.log.refresh()
         if last is not None and last.epoch != self.last.epoch:
-            self._go_on_from(self._earlier.renewed(last))
+            self.go_on_from(self._earlier.renewed(last))
 
     def _of_this_plan(self, last: Commit) -> tuple[Commit, PlanMatch]:
         """Return the commit without dropped views and sources, with the epochs last delivered to its readers, and what is new.
@@ -225,8 +228,19 @@ class Epochs:
         seconds, ledger = time.perf_counter() - self._begun, self.clocks.ledger
         refused = sum(refused.frame.height for refused in ledger.staged)
         return progress_of(
-            commit, evaluated, nodes, seconds, self.clocks.watermarks(), refused, ledger.height_after
+            commit,
+            evaluated,
+            nodes,
+            seconds,
+            self.clocks.watermarks(),
+            refused,
+            ledger.height_after,
+            self._freed,
         )
+
+    def note_freed(self, files: int, size: int) -> None:
+        """Add files that were deleted between epochs to the measures of the next one."""
+        self._freed = self._freed[0] + files, self._freed[1] + size
 
     def _recorded(self, commit: Commit, evaluated: BucketResult) -> Mapping[str, Any]:
         """Return the measures of an epoch for its record, and keep them until it is committed."""
@@ -238,6 +252,7 @@ class Epochs:
         progress, self._progress = self._progress, None
         if progress is None:
             return
+        self._freed = 0, 0
         seconds = time.perf_counter() - self._begun
         commit_seconds = progress.commit_seconds + seconds - progress.seconds
         progress = replace(progress, seconds=seconds, commit_seconds=commit_seconds)

@@ -33,7 +33,7 @@ class EpochProgress:
     ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
     last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
     how far the event time of each source is complete, as those of an engine. ``refused`` rows went to the ledger, which has
-    ``ledger_rows`` now.
+    ``ledger_rows`` now. Since the epoch before, ``freed_files`` of the checkpoint that nothing needs were deleted, of ``freed_bytes``.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -63,6 +63,8 @@ class EpochProgress:
     watermarks: Mapping[str, datetime | int | None]
     refused: int = 0
     ledger_rows: int = 0
+    freed_files: int = 0
+    freed_bytes: int = 0
 
     @property
     def slowest(self) -> StageProgress | None:
@@ -89,10 +91,13 @@ class EpochProgress:
             else ""
         )
         ledger = f"; {self.refused:,} rows refused into the ledger" if self.refused else ""
+        freed = (
+            f"; {self.freed_bytes:,} bytes in {self.freed_files:,} files freed" if self.freed_files else ""
+        )
         return (
             f"epoch {self.epoch}: {self.rows:,} rows, {self.bytes:,} bytes, {self.seconds:.3f} s ({stages or 'no stage'}; "
             f"commit {self.commit_seconds:.3f} s); views {views or 'unchanged'}; state {self.state_rows:,} rows, "
-            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}{ledger}"
+            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}{ledger}{freed}"
         )
 
     def as_record(self, watermarks: Mapping[str, int]) -> dict[str, Any]:
@@ -102,13 +107,13 @@ class EpochProgress:
     @staticmethod
     def of_record(record: Mapping[str, Any]) -> EpochProgress:
         """Return the measures in the record of a commit. Fields of later versions are left out."""
-        kept = {field.name: record[field.name] for field in fields(EpochProgress) if field.name in record}
-        kept["stages"] = tuple(
+        values = {field.name: record[field.name] for field in fields(EpochProgress) if field.name in record}
+        values["stages"] = tuple(
             StageProgress(**{**stage, "views": tuple(stage["views"])}) for stage in record["stages"]
         )
-        kept["views"] = {name: ViewProgress(**view) for name, view in record["views"].items()}
-        kept["watermarks"] = {name: shown_watermark(at) for name, at in record["watermarks"].items()}
-        return EpochProgress(**kept)
+        values["views"] = {name: ViewProgress(**view) for name, view in record["views"].items()}
+        values["watermarks"] = {name: shown_watermark(at) for name, at in record["watermarks"].items()}
+        return EpochProgress(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain values, for dashboards."""
@@ -123,6 +128,7 @@ def progress_of(
     watermarks: Mapping[str, int],
     refused: int,
     ledger_rows: int,
+    freed: tuple[int, int],
 ) -> EpochProgress:
     """Return the measures of an epoch that was evaluated and committed; ``nodes`` are those whose deltas views are."""
     rows, size, files = sizes_of(last.states)
@@ -148,6 +154,8 @@ def progress_of(
         watermarks={name: shown_watermark(instant) for name, instant in watermarks.items()},
         refused=refused,
         ledger_rows=ledger_rows,
+        freed_files=freed[0],
+        freed_bytes=freed[1],
     )
 
 
