@@ -9,6 +9,7 @@ from . import deploy
 from .batch import run_batch
 from .execution.micro_batches import OnEpoch
 from .execution.preflight import PreflightError
+from .output.query_progress import progress_of
 from .output.spark_views import SparkView, SparkViews, views
 from .query import Query, run
 from .runtime.session import local_session, session
@@ -22,6 +23,7 @@ __all__ = [
     "SparkViews",
     "deploy",
     "local_session",
+    "progress_of",
     "run",
     "run_batch",
     "session",

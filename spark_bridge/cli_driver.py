@@ -28,7 +28,7 @@ from .execution.arguments import require_declarations
 from .execution.arrivals import Arrivals
 from .execution.micro_batches import MicroBatches, Planned, instant_of
 from .output.spark_views import SparkView
-from .query import BUCKETS, DRIVER_ROWS, Query, prepared, started
+from .query import DRIVER_ROWS, Query, prepared, started
 from .runtime.session import is_local, local_session, require_spark, session
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def on_spark(
             folder = tempfile.TemporaryDirectory(prefix="evercurrent-", ignore_cleanup_errors=True)
             place = Checkpoint(stack.enter_context(folder), keep=16, grace="1s")
         spark = stack.enter_context(_session(master or MASTER))
-        cut = BUCKETS if buckets is None else buckets
-        batches = prepared(engine, spark, place, cut, DRIVER_ROWS, None)
+        batches = prepared(engine, spark, place, buckets, DRIVER_ROWS, None)
         arrivals = Arrivals(batches.store, engine.sources)
         batches.planned = arrivals.planned
         query = started(engine, batches, arrivals.stream(spark))

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 from evercurrent.core.state.ledger import Ledger
-from evercurrent.views.checkpoint import Checkpoint, CommitLog
+from evercurrent.views.checkpoint import Checkpoint, Commit, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.dataframe.bad_rows import OnBadRows, require_on_bad_rows
 from evercurrent.views.durability.digest_schemes import EarlierNames
 from evercurrent.views.durability.plan_diff import require_same_columns
 from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
+from evercurrent.views.epochs.run_events import LOG
 from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
@@ -43,9 +46,10 @@ from .execution.micro_batches import MicroBatches, OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
-from .input.origins import require_no_aggregation, require_no_shuffle
+from .input.origins import input_paths, require_no_aggregation, require_no_shuffle
 from .output.live_views import LiveViews
 from .output.query_names import QueryNames
+from .output.query_progress import in_record, remember
 from .output.spark_views import InSpark
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
@@ -67,13 +71,14 @@ def run(
     sources: Mapping[str, DataFrame],
     *,
     checkpoint: str | Path | Checkpoint,
-    buckets: int = BUCKETS,
+    buckets: int | None = None,
     trigger: Mapping[str, Any] | None = None,
     heartbeat_seconds: float | None = None,
     on_epoch: OnEpoch | None = None,
     driver_rows: int = DRIVER_ROWS,
     driver_bytes: int = DRIVER_BYTES,
     name: str | None = None,
+    on_bad_rows: OnBadRows | None = None,
 ) -> Query:
     """Keep the views of an engine current over streaming DataFrames: one micro-batch is one epoch of all sources.
 
@@ -104,8 +109,10 @@ def run(
         sources: a streaming DataFrame for every source, with its columns and types.
         checkpoint: a folder that driver and executors see under the same name, or an fsspec url; Spark's own checkpoint
             is put into it, as the two belong together.
-        buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. It can
-            be changed later with ``evercurrent checkpoint rebucket``.
+        buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. None: those of
+            the checkpoint, or 16 if it is new or its states are in one part. Where it is another number than before, more or
+            fewer, states are cut anew before the first micro-batch, in an epoch of its own: at the cost of reading and writing
+            all of them, one at a time in memory.
         trigger: the argument of Spark's ``DataStreamWriter.trigger``, as in ``{"availableNow": True}``.
         heartbeat_seconds: run a micro-batch at this interval even if no rows come, so that processing time advances. For
             Spark it is one more source, so a checkpoint that was begun with a heartbeat always needs one, and one that
@@ -118,12 +125,15 @@ def run(
             this few: a plain job collects them, and stops at that number.
         driver_bytes: the same limit in bytes; what exceeds either runs in executors.
         name: the name of the query, as Spark shows it.
+        on_bad_rows: "fail": a row that does not fit its source, or with which a view cannot be computed, ends the query, and so
+            it does each time that it is started. "ledger": it goes to ``query.ledger()`` with the reason, and all others count. None:
+            as the engine was made, ``Engine(on_bad_rows=...)``.
 
     Raises:
         InputError: a DataFrame is missing or does not fit its source.
         PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
         PreflightError: an executor cannot run the query, for example as a library is missing there.
-        CheckpointError: the checkpoint is of another plan, has more buckets, is open elsewhere, or is not shared.
+        CheckpointError: the checkpoint is of another plan, is open elsewhere, or is not shared.
     """
     require_spark()
     require_declarations(engine)
@@ -139,8 +149,17 @@ def run(
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
         beat = heartbeat(spark, heartbeat_seconds)
-    batches = prepared(engine, spark, checkpoint, buckets, driver_rows, on_epoch, driver_bytes=driver_bytes)
-    batches.require_streams(list(sources), has_beat=beat is not None)
+    batches = prepared(
+        engine,
+        spark,
+        checkpoint,
+        buckets,
+        driver_rows,
+        on_epoch,
+        driver_bytes=driver_bytes,
+        on_bad_rows=on_bad_rows,
+    )
+    batches.require_streams(list(sources), input_paths(sources), has_beat=beat is not None)
     rows = tagged(sources, engine.sources, beat=beat)
     return started(engine, batches, rows, trigger, name)
 
@@ -164,7 +183,8 @@ def started(
     except BaseException:
         lock.release()
         raise
-    lock.release_after(query)
+    batches.log.follow(query, rows.sparkSession)
+    lock.release_after(query, batches.end)
     return Query(engine, batches, query, rows.sparkSession, lock)
 
 
@@ -172,16 +192,19 @@ def prepared(
     engine: Engine,
     spark: SparkSession,
     checkpoint: str | Path | Checkpoint,
-    buckets: int,
+    buckets: int | None,
     driver_rows: int,
     on_epoch: OnEpoch | None,
     *,
     driver_bytes: int = DRIVER_BYTES,
+    on_bad_rows: OnBadRows | None = None,
 ) -> MicroBatches:
     """Return the function for micro-batches, after all checks that are possible before the first one."""
-    require_sizes(buckets, driver_rows)
+    require_sizes(BUCKETS if buckets is None else buckets, driver_rows)
     require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
+    if on_bad_rows is not None:
+        require_on_bad_rows(on_bad_rows)
     options_of_checkpoint = checkpoint_in_spark(checkpoint)
     plan = check_picklable(engine.declared, "the plan of the views")
     if on_epoch is not None:
@@ -192,10 +215,17 @@ def prepared(
     )  # Before anything is written, so that no lock file is left in a folder of other data.
     lock = WriterLock(store.url)
     try:
-        _cut(engine, options_of_checkpoint, store, buckets)
+        parts = _cut(engine, options_of_checkpoint, store, buckets)
         check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
         batches = MicroBatches(
-            Setup(plan, store.url, buckets, INLINE_ROWS, options_of_checkpoint.allow_pickle),
+            Setup(
+                plan,
+                store.url,
+                parts,
+                INLINE_ROWS,
+                options_of_checkpoint.allow_pickle,
+                on_bad_rows or engine.on_bad_rows,
+            ),
             Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
         )
         from .output.delta_source import register  # It needs pyspark when it is imported.
@@ -209,28 +239,36 @@ def prepared(
     return batches
 
 
-def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int) -> None:
-    """Check that the checkpoint is of this plan, and split it into these buckets if they are more than it has.
+def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int | None) -> int:
+    """Check that the checkpoint is of this plan, cut it into these buckets if it has others, and return their number.
+
+    A process that ends in the midst of it leaves the checkpoint as it was, with files that nothing names.
 
     Raises:
-        CheckpointError: it is of another plan, its sources had other columns, or it has more buckets, whose number only
-            the command line reduces.
+        CheckpointError: it is of another plan, or its sources had other columns.
     """
     last = CommitLog(store).last
     if last is None:
-        return
+        return BUCKETS if buckets is None else buckets
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
     record = EarlierNames(engine.declared).renewed(last).plan
     require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.drop))
-    if last.buckets == buckets:
-        return
-    if last.buckets > buckets:
-        raise CheckpointError(
-            f"the checkpoint {store.url} has {last.buckets} buckets, but buckets={buckets} is given; give "
-            f"buckets={last.buckets}, or change it: evercurrent checkpoint rebucket {store.url} --buckets {buckets}"
-        )
-    rebucket(store, buckets)
+    parts = buckets_for(last, buckets)
+    if last.buckets != parts:
+        rebucket(store, parts)
+        LOG.info(
+            "%s: the states are cut into %d buckets, and were in %d", store.url, parts, last.buckets,
+            extra={"event": "buckets", "checkpoint": store.url, "buckets": parts, "before": last.buckets},
+        )  # fmt: skip
+    return parts
+
+
+def buckets_for(last: Commit, buckets: int | None) -> int:
+    """Return the number of buckets of a query on a checkpoint with this last commit; one part is that of a single process."""
+    if buckets is not None:
+        return buckets
+    return last.buckets if last.buckets > 1 else BUCKETS
 
 
 class Query(LiveViews, QueryNames):
@@ -266,6 +304,7 @@ class Query(LiveViews, QueryNames):
         )
         self.streaming_query = query
         super().__init__(engine, reader, InSpark(spark, batches.setup), batches, lock)
+        remember(str(query.id), self)
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
         """Fire windows with the next micro-batch: those whose trigger waits for ``signal()``.
@@ -288,15 +327,22 @@ class Query(LiveViews, QueryNames):
         """Return the measures of the last epoch that this process has run; None before the first.
 
         Rows in and out of every view, seconds of each stage and where it ran, what is kept, and the slowest bucket. Each
-        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO. Under Spark Connect micro-batches run
-        in another process, and there is none.
+        epoch's are also a record of ``logging.getLogger("evercurrent")`` at level INFO, and ``spark_bridge.progress_of`` returns
+        them for an event of Spark's ``StreamingQueryListener``. Under Spark Connect micro-batches run in another process: there
+        they are those in the record of the last commit, whose ``seconds`` end before that record was written.
         """
-        measures = self._batches.opened().progress
+        measures = self.recent_progress()
         return measures[-1] if measures else None
 
     def recent_progress(self) -> list[EpochProgress]:
-        """Return the measures of the last hundred epochs that this process has run, the oldest first."""
-        return list(self._batches.opened().progress)
+        """Return the measures of the last hundred epochs that this process has run, the oldest first.
+
+        Under Spark Connect there are only those of the last one.
+        """
+        if hasattr(self.streaming_query, "_jsq"):
+            return list(self._batches.opened().progress)
+        last = in_record(self._reader.last())
+        return [] if last is None else [last]
 
     def explain(self) -> str:
         """Return the stages of the views as text: what each computes, how it is cut, and where it last ran; and what is being filled."""
@@ -314,8 +360,13 @@ class Query(LiveViews, QueryNames):
         )
 
     def process_all_available(self) -> None:
-        """Wait until all rows that are there now are committed."""
-        self.streaming_query.processAllAvailable()
+        """Wait until all rows that are there now are committed.
+
+        Raises:
+            EvercurrentError: the query ends with this error, as in ``await_termination``.
+        """
+        with self._in_a_sentence():
+            self.streaming_query.processAllAvailable()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
@@ -326,25 +377,33 @@ class Query(LiveViews, QueryNames):
         """
         require_timeout(timeout)
         try:
-            if timeout is None:
-                self.streaming_query.awaitTermination()
-                return True
-            # Spark counts in milliseconds, and does not take 0.
-            return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+            with self._in_a_sentence():
+                if timeout is None:
+                    self.streaming_query.awaitTermination()
+                    return True
+                # Spark counts in milliseconds, and does not take 0.
+                return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+        finally:
+            if not self.streaming_query.isActive:
+                self._batches.end()
+                self._lock.release()
+                self._drain()
+
+    @contextmanager
+    def _in_a_sentence(self) -> Iterator[None]:
+        """Raise an error of this package without Spark's pages around it, which ``exception()`` has."""
+        try:
+            yield
         except Exception:
             own = self._batches.error
             if isinstance(own, EvercurrentError):
-                # In a sentence, and not with Spark's pages around it, which exception() has.
                 raise own.with_traceback(None) from own.__cause__
             raise
-        finally:
-            if not self.streaming_query.isActive:
-                self._lock.release()
-                self._drain()
 
     def stop(self) -> None:
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
         self.streaming_query.stop()
+        self._batches.end()
         self._lock.release()
         self._drain()
         for delivery in self.deliveries:

@@ -68,6 +68,13 @@ class Ledger:
         """Return the entries that this epoch's commit would add."""
         return tuple(self._staged)
 
+    @property
+    def height_after(self) -> int:
+        """Return how many rows it will have after this epoch's commit. Cost: its entries, if some are staged."""
+        if not self._staged:
+            return self.entries
+        return sum(refused.frame.height for refused in self.saved().pieces)
+
     def commit(self) -> None:
         """Add the staged entries, and drop the oldest rows beyond the limit."""
         for refused in self._staged:

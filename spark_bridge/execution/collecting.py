@@ -18,15 +18,13 @@ import pyarrow.compute as pc
 
 from evercurrent.views.partitioned.limits import MEBIBYTE, DriverLimits
 
+from ..input.inputs import PLACE as PLACE
 from ..input.inputs import quoted
 from .parallelism import heap, tasks_for, tasks_for_unknown
 from .widths import is_narrow, plain_width, row_width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-PLACE = "evercurrent:place"
-"""Column with the number of a row: its position in the partition that it is read in, and in the upper bits the partition."""
 
 FEW_ROWS = 10_000
 """A micro-batch of which nothing is known is collected if it has at most this many rows."""

@@ -8,20 +8,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from evercurrent.core.columns.kernels import Ints
 from evercurrent.core.data.errors import InputError
+from evercurrent.core.state.ledger import Refused
 from evercurrent.views.checkpoint import Pieces
+from evercurrent.views.dataframe.bad_rows import OnBadRows, accepted_apart
 from evercurrent.views.dataframe.source import Source, accepted
 from evercurrent.views.partitioned.limits import MEBIBYTE
+from evercurrent.views.partitioned.rows_alone import arrived_apart
 from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
 from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import store_at
 
-from ..input.inputs import arriving, untagged
+from ..input.inputs import PLACE, arriving, untagged
 from ..input.origins import origins_apart
+from ..runtime.spark_types import frame_from_arrow
 from .job_names import name_of, named_jobs
 from .parallelism import attempts, cores, tasks_for
 from .task_failures import TaskFailure
@@ -52,6 +58,7 @@ class Setup:
     buckets: int
     inline_rows: int
     allow_pickle: bool = False
+    on_bad_rows: OnBadRows = "fail"
 
     def runner(self) -> StageRunner:
         """Return the runner of stages in this process, made once."""
@@ -91,11 +98,15 @@ def sources_of(plan: Plan) -> dict[str, Source]:
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """The first stage over a partition of a micro-batch, as a function of its Arrow batches."""
+    """The first stage over a partition of a micro-batch, as a function of its Arrow batches.
+
+    ``among``: the first and the last of the ids (``PLACE``) of the rows that are run, where some are left out.
+    """
 
     setup: Setup
     instant: Instant
     attempts: int = 1
+    among: Ints | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for each chunk of rows."""
@@ -106,8 +117,11 @@ class Arriving:
         runner = self.setup.runner()
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
+            rows = chunk if self.among is None else _among(chunk, self.among)
+            if not rows.num_rows:
+                continue
             try:
-                result = arrived(self.setup, runner, self.instant, place, chunk)
+                result = arrived(self.setup, runner, self.instant, place, rows)
             except InputError as error:
                 yield _result(
                     TaskFailure.at_last(error, f"partition {partition} as it arrives", self.attempts)
@@ -125,7 +139,10 @@ def arrived(setup: Setup, runner: StageRunner, instant: Instant, place: int, row
     """
     sources = _sources(setup)
     rows, origins = origins_apart(rows, sources)
-    result = runner.arrive(instant, place, taken(sources, rows))
+    if setup.on_bad_rows == "fail":
+        result = runner.arrive(instant, place, taken(sources, rows))
+    else:
+        result = arrived_apart(runner, instant, place, *taken_apart(sources, rows))
     result.arrived, result.arrived_bytes, result.origins = rows.num_rows, rows.nbytes, origins
     return result
 
@@ -138,6 +155,19 @@ def taken(sources: Mapping[str, Source], rows: pa.Table) -> dict[str, pl.DataFra
     """
     rows_by_source = untagged(rows, arriving(sources))
     return {name: accepted(sources[name], frame).frame for name, frame in rows_by_source.items()}
+
+
+def taken_apart(
+    sources: Mapping[str, Source], rows: pa.Table
+) -> tuple[dict[str, pl.DataFrame], list[Refused]]:
+    """Return the rows of each source that fit it, as ``taken`` does, and the others as refused."""
+    fitting: dict[str, pl.DataFrame] = {}
+    refused: list[Refused] = []
+    for name, frame in untagged(rows, arriving(sources), frame_from_arrow).items():
+        delta, others = accepted_apart(sources[name], frame)
+        fitting[name] = delta.frame
+        refused += others
+    return fitting, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +211,20 @@ class SparkJobs:
         """See ``Executors``."""
         return cores(self._spark)
 
-    def arrive(self, rows: DataFrame, instant: Instant, tasks: int | None = None) -> list[TaskResult]:
+    def arrive(
+        self, rows: DataFrame, instant: Instant, tasks: int | None = None, *, among: Ints | None = None
+    ) -> list[TaskResult]:
         """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks, if it is given.
+
+        ``among``: see ``Arriving``.
 
         Raises:
             InputError: rows do not fit their source.
         """
         few = rows if tasks is None else rows.coalesce(tasks)
+        arriving_rows = Arriving(self._setup, instant, attempts(self._spark), among)
         with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
-            return _done(few.mapInArrow(Arriving(self._setup, instant, attempts(self._spark)), RESULT))
+            return _done(few.mapInArrow(arriving_rows, RESULT))
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
         """Return the results of a stage's tasks.
@@ -205,6 +240,14 @@ class SparkJobs:
             return _done(
                 numbers.mapInArrow(InBuckets(self._setup, tuple(tasks), attempts(self._spark)), RESULT)
             )
+
+
+def _among(rows: pa.Table, among: Ints) -> pa.Table:
+    """Return the rows whose ids are in these spans, without their ids."""
+    ids = rows.column(PLACE).to_numpy()
+    span = np.searchsorted(among[:, 0], ids, side="right") - 1
+    is_in = (span >= 0) & (ids <= among[np.maximum(span, 0), 1])
+    return rows.filter(pa.array(is_in)).drop_columns([PLACE])
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from weakref import WeakSet
 
+import pyarrow as pa
+
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import (
     CheckpointError,
@@ -20,18 +22,22 @@ from evercurrent.core.data.errors import (
     MissingFileError,
     NameTakenError,
 )
+from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.concurrency.turns import Turn
 from evercurrent.views.durability.nodes_to_fill import OnRead
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
+from evercurrent.views.partitioned.bucket_evaluator import SomeRows
 from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
 from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
 from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
+from evercurrent.views.partitioned.upkeep import Upkeep
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
+from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
 from .frames import delta_frames
@@ -39,15 +45,13 @@ from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
 from .parallelism import partitions
+from .short_log import ShortLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OnEpoch = Callable[[str, Any, int], None]
 """A user's sink, called with the name of a view, its delta of an epoch as a Spark DataFrame, and the epoch."""
-
-SWEEP_EVERY = 64
-"""Micro-batches between two sweeps of files that no retained commit names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class MicroBatches:
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
     no positions. ``error`` is the error of the last batch in this process, of which Spark shows only a text. ``streams``
-    are those that Spark counts, if ``require_streams`` was called.
+    are those that Spark counts, and ``paths`` those of their files, if ``require_streams`` was called.
     """
 
     def __init__(self, setup: Setup, options: Options) -> None:
@@ -100,15 +104,17 @@ class MicroBatches:
         self.options = options
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
+        self.log = ShortLog()
         self.streams: list[str] | None = None
         self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
         """Makes a context in which micro-batches are run."""
         self.on_read: OnRead | None = None
         """Is called while views are filled for which others wait."""
+        self.paths: dict[str, list[str]] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
-        self._turn: Turn | None = None
         self._fills: WeakSet[RunningFill] = WeakSet()
+        self._begin()
         self._query: str | None = None
         self._ignored: set[str] = set()
 
@@ -127,14 +133,14 @@ class MicroBatches:
             if is_interruption(error):
                 raise interruption(error) from None
             self.error = error
+            self.log.failed(error, batch)
             raise
 
     def _run_next(self, rows: DataFrame, batch: int) -> None:
         self._require_same_query()
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
-            if batch % SWEEP_EVERY == SWEEP_EVERY - 1 and not any(fill.is_needed for fill in self._fills):
-                self._sweep(batch)
+            self._upkeep.after_epoch()
 
     def run(self, rows: DataFrame, batch: int, promised: Mapping[str, int] | None = None) -> None:
         """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
@@ -146,13 +152,20 @@ class MicroBatches:
         attempt = self._attempt(batch, last_requests)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
+        here: list[pa.Table] = []
+
         def arrive(instant: Instant) -> list[TaskResult]:
-            results = self._arrived(rows, epochs, jobs, instant)
+            results = self._arrived(rows, epochs, jobs, instant, here)
             require_order(one.origins for one in results)
             return results
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
             self._call_sink(rows.sparkSession, deltas, self.setup)
+
+        def rows_again() -> SomeRows:
+            if here:
+                return RowsHere(self.setup, epochs.runner, here[0])
+            return RowsInSpark(self.setup, jobs, with_origins(rows, self.setup.sources()))
 
         epochs.step(
             arrive,
@@ -164,20 +177,27 @@ class MicroBatches:
                     "asked": list(attempt.requests),
                     "query": self._query,
                     "streams": self.streams,
+                    "paths": self.paths,
                 }
             },
             on_deltas=on_deltas if self.options.on_epoch else None,
             promised=promised,
             # A view that was to fire may have been dropped since.
             fires=[fire for fire in attempt.fires if fire.view in epochs.plan.views],
+            rows=rows_again if self.setup.on_bad_rows == "ledger" else None,
         )
 
     def _arrived(
-        self, rows: DataFrame, epochs: Epochs, jobs: SparkJobs, instant: Instant
+        self,
+        rows: DataFrame,
+        epochs: Epochs,
+        jobs: SparkJobs,
+        instant: Instant,
+        collected_rows: list[pa.Table],
     ) -> list[TaskResult]:
         """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job.
 
-        What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
+        Rows that were collected are added to ``collected_rows``. What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
         run in the same way.
         """
         expected = Expected(epochs.arrived, epochs.arrived_bytes)
@@ -192,6 +212,7 @@ class MicroBatches:
             with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
                 here = collected(own, most_rows, most, tasks, is_known=is_known)
             if here is not None:
+                collected_rows.append(here)
                 return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
             # It exceeds the limits, and by how much is not known.
             expected = Expected(None, 0)
@@ -231,12 +252,18 @@ class MicroBatches:
                 "give another folder, or none"
             )
 
-    def require_streams(self, sources: Sequence[str], *, has_beat: bool) -> None:
+    def require_streams(
+        self, sources: Sequence[str], paths: Mapping[str, list[str]], *, has_beat: bool
+    ) -> None:
         """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
 
+        ``paths`` are those of the files that streams read.
+
         Raises:
-            CheckpointError: a source or the heartbeat was added or removed.
+            CheckpointError: a source or the heartbeat was added or removed, or reads other files.
         """
+        self.paths = dict(paths)
+        self._require_same_paths()
         self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
         before = self.opened().last.facts.get(SPARK, {}).get("streams")
         if before is None or before == self.streams:
@@ -249,6 +276,16 @@ class MicroBatches:
             f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
             "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
         )
+
+    def _require_same_paths(self) -> None:
+        before: Mapping[str, list[str]] = self.opened().last.facts.get(SPARK, {}).get("paths") or {}
+        for name, own in (self.paths or {}).items():
+            if before.get(name, own) != own:
+                raise CheckpointError(
+                    f"{self.store.url}: source {name!r} was begun with the files of {listed(before[name])}, and its stream reads "
+                    f"{listed(own)}; Spark would take all files there for new ones, so that rows that have come already would "
+                    "count twice; give the same path, or start with a new checkpoint"
+                )
 
     @property
     def last_batch(self) -> int | None:
@@ -359,13 +396,6 @@ class MicroBatches:
         )
 
     @property
-    def turn(self) -> Turn:
-        """The lock of the one that writes: a micro-batch, or a change of the plan between two."""
-        if self._turn is None:
-            self._turn = Turn()
-        return self._turn
-
-    @property
     def store(self) -> Store:
         """Return the store of the checkpoint."""
         if self._store is None:
@@ -374,14 +404,24 @@ class MicroBatches:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
-        return {
-            **self.__dict__,
-            "_epochs": None,
-            "_store": None,
-            "_turn": None,
-            "while_running": nullcontext,
-            "_fills": WeakSet(),
-        }
+        left = ("turn", "_upkeep")
+        kept = {name: value for name, value in self.__dict__.items() if name not in left}
+        return {**kept, "_epochs": None, "_store": None, "while_running": nullcontext, "_fills": WeakSet()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.turn = Turn()
+        """The lock of the one that writes: a micro-batch, a change of the plan between two, or the upkeep."""
+        self._upkeep = Upkeep(
+            self.turn, self.opened, self.options.checkpoint, self._delete_attempts, self._is_read_elsewhere
+        )
+
+    def _is_read_elsewhere(self) -> bool:
+        """Return whether a view is being filled from commits that may not be retained."""
+        return any(fill.is_needed for fill in self._fills)
 
     def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire.
@@ -431,12 +471,18 @@ class MicroBatches:
         for view, frame in delta_frames(spark, setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
-    def _sweep(self, last_batch: int) -> None:
-        """Delete files of states, deltas, exchanges and records of batches that no retained commit names."""
-        checkpoint = self.options.checkpoint
-        self.opened().log.sweep(checkpoint.keep, checkpoint.grace_seconds)
+    def _delete_attempts(self) -> None:
+        """Delete the records of micro-batches that are committed."""
+        last = self.last_batch
         names = [file.name for file in self.store.list(f"{BATCHES}/")]
-        self.store.delete_all([name for name in names if int(name.rpartition("/")[2]) <= last_batch])
+        committed = [name for name in names if last is not None and int(name.rpartition("/")[2]) <= last]
+        if committed:
+            self.store.delete_all(committed)
+
+    def end(self) -> None:
+        """End what goes on beside micro-batches; after the last one, before the lock of the checkpoint is released."""
+        self._upkeep.join()
+        self.log.ended()
 
 
 def instant_of(at: datetime | None) -> int:

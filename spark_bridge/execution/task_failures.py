@@ -10,22 +10,28 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from polars.exceptions import PolarsError
+
 from evercurrent.core.data import errors
 from evercurrent.core.data.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Why a task cannot be done, whatever is repeated: the error's sentence, where it is, and the traceback of what raised."""
+    """Why a task cannot be done, whatever is repeated: the error's sentence, where it is, and the traceback of what raised.
+
+    ``kind`` is the name of the error's class.
+    """
 
     sentence: str
     where: str
     trace: str
+    kind: str = InputError.__name__
 
     @staticmethod
     def of(error: InputError, where: str) -> TaskFailure:
         """Return the failure of a task by its error."""
-        return TaskFailure(str(error), where, user_trace(error))
+        return TaskFailure(str(error), where, user_trace(error), type(error).__name__)
 
     @staticmethod
     def at_last(error: InputError, where: str, attempts: int) -> TaskFailure:
@@ -38,13 +44,15 @@ class TaskFailure:
 
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
-        if error.__cause__ is not None and attempt < attempts - 1:
+        is_of_function = error.__cause__ is not None and not isinstance(error.__cause__, PolarsError)
+        if is_of_function and attempt < attempts - 1:
             raise error
         return TaskFailure.of(error, where)
 
     def error(self) -> InputError:
         """Return the error for the driver, with the traceback as a note."""
-        error = InputError(f"{self.sentence} ({self.where})")
+        kind = getattr(errors, self.kind, InputError)
+        error: InputError = kind(f"{self.sentence} ({self.where})")
         if self.trace:
             error.add_note(self.trace)
         return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -72,15 +72,16 @@ class WriterLock:
                 if not self._holders:
                     self._held.close()
 
-    def release_after(self, query: StreamingQuery) -> None:
-        """Release the lock when the query ends, however it ends."""
-        Thread(target=self._wait, args=(query,), daemon=True, name="evercurrent-lock").start()
+    def release_after(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
+        """Call a function when the query ends, however it ends, and release the lock."""
+        Thread(target=self._wait, args=(query, ended), daemon=True, name="evercurrent-lock").start()
 
-    def _wait(self, query: StreamingQuery) -> None:
+    def _wait(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
         try:
             query.awaitTermination()
         except Exception:
             # Whoever waits for the query gets its error; here it only matters that it has ended.
             return
         finally:
+            ended()
             self.release()

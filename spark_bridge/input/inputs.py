@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 TAG = "_source"
 """Column of a tagged union: the number of the row's source, an int; ``BEAT`` for a heartbeat."""
+
+PLACE = "evercurrent:place"
+"""Column with the number of a row: its position in the partition that it is read in, and in the upper bits the partition."""
+
+Read = Callable[[pa.Table, Mapping[str, pl.DataType], str], pl.DataFrame]
 
 BEAT = -1
 """The tag of a row that only advances time."""
@@ -147,8 +152,12 @@ def require_python_of_workers(what: str) -> None:
 # One DataFrame back to several.
 
 
-def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) -> dict[str, pl.DataFrame]:
+def untagged(
+    rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema], read: Read = rows_from_arrow
+) -> dict[str, pl.DataFrame]:
     """Return the rows of each source that has some, in order of arrival, with the columns of ``arriving``.
+
+    ``read`` is ``rows_from_arrow``, or ``frame_from_arrow``, which checks no values.
 
     Raises:
         InputError: a value does not fit its column; names source and column.
@@ -156,7 +165,7 @@ def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) 
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not is_tagged(table.column_names, columns):
         ((name, schema),) = columns.items()
-        return {name: rows_from_arrow(table, schema, f"source {name!r}")} if table.num_rows else {}
+        return {name: read(table, schema, f"source {name!r}")} if table.num_rows else {}
     tags = table.column(TAG).to_numpy()
     apart: dict[str, pl.DataFrame] = {}
     for place, (name, schema) in enumerate(columns.items()):
@@ -164,7 +173,7 @@ def untagged(rows: pa.Table | pa.RecordBatch, columns: Mapping[str, pl.Schema]) 
         if own.any():
             packed = table.column(f"_{place}")
             packed = packed if own.all() else packed.filter(pa.array(own))
-            apart[name] = rows_from_arrow(_fields(packed, schema), schema, f"source {name!r}")
+            apart[name] = read(_fields(packed, schema), schema, f"source {name!r}")
     return apart
 
 

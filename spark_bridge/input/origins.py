@@ -71,6 +71,19 @@ def require_no_aggregation(frames: Mapping[str, DataFrame]) -> None:
             )
 
 
+_FILES = re.compile(r"FileSource\[([^\]]*)\]")
+
+
+def input_paths(frames: Mapping[str, DataFrame]) -> dict[str, list[str]]:
+    """Return the paths of the files that each stream reads, in their order; of other streams none are known."""
+    paths = {name: _FILES.findall(_explained(frame)) for name, frame in frames.items()}
+    return {
+        name: [f"/{path.removeprefix('file:').strip('/')}" if "://" not in path else path for path in own]
+        for name, own in paths.items()
+        if own
+    }
+
+
 def _explained(frame: DataFrame) -> str:
     """Return the physical plan of a DataFrame, as ``explain`` prints it."""
     untyped: Any = frame

@@ -227,13 +227,20 @@ def rows_from_arrow(
     Raises:
         InputError: a value does not fit its column, such as a negative number in a pl.UInt8; names both.
     """
-    selected = rows.select(list(schema))
-    table = pa.Table.from_batches([selected]) if isinstance(selected, pa.RecordBatch) else selected
-    frame = pl.DataFrame(pl.from_arrow(with_offsets(table)))
+    frame = frame_from_arrow(rows, schema)
     return pl.DataFrame(
         [_exactly(where, frame.get_column(name), _plain(dtype)) for name, dtype in schema.items()],
         height=frame.height,
     )
+
+
+def frame_from_arrow(
+    rows: pa.Table | pa.RecordBatch, schema: Mapping[str, pl.DataType], where: str = "rows from Spark"
+) -> pl.DataFrame:
+    """Return these columns of rows from Spark's Arrow, with the types that polars has for those of Spark."""
+    selected = rows.select(list(schema))
+    table = pa.Table.from_batches([selected]) if isinstance(selected, pa.RecordBatch) else selected
+    return pl.DataFrame(pl.from_arrow(with_offsets(table)))
 
 
 def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -66,6 +66,10 @@ def main(folder: Path) -> None:
     seen["to_spark"] = {name: rows_of(pl.DataFrame(query.view(name).to_spark().toArrow())) for name in VIEWS}
     deltas = query.view("by_user").deltas_to_spark()
     seen["deltas"] = rows_of(pl.DataFrame(deltas.toArrow()))
+    progress = query.progress()
+    seen["progress"] = (
+        None if progress is None else [progress.epoch, progress.batch, progress.rows, progress.refused]
+    )
     seen["finished"] = query.finish()
     seen["watermarks"] = str(query.watermarks)
     print(json.dumps(seen))

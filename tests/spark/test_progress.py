@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,8 +13,9 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.core.data.errors import InputError
-from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge import progress_of, run
 from evercurrent.spark_bridge.execution.task_failures import TaskFailure, user_trace
+from evercurrent.spark_bridge.output.query_progress import in_record
 from spark.test_query import ONCE, pushed
 
 EPOCHS = [pl.DataFrame({"n": [1, 2, 2]}), pl.DataFrame({"n": [2, 0]}), pl.DataFrame({"n": [5]})]
@@ -101,3 +104,39 @@ def test_a_failure_without_a_function_has_no_traceback() -> None:
     mended = TaskFailure.of(error, "partition 3 as it arrives").error()
     assert str(mended) == f"{error} (partition 3 as it arrives)"
     assert not hasattr(mended, "__notes__")
+
+
+def test_a_listener_of_spark_gets_the_measures_of_its_epoch(spark: Any, feed: Any, checkpoint: Any) -> None:
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    seen: list[tuple[int, Any]] = []
+
+    class Metrics(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            seen.append((event.progress.batchId, progress_of(event)))
+
+    engine = ec.Engine()
+    repaired(engine)
+    listener = Metrics()
+    spark.streams.addListener(listener)
+    try:
+        query = run(engine, {"numbers": feed(EPOCHS)}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
+        query.await_termination()
+        until = time.monotonic() + 20
+        while len(seen) < len(EPOCHS) and time.monotonic() < until:
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [batch for batch, _ in seen] == [0, 1, 2]
+    assert [progress for _, progress in seen] == query.recent_progress()
+    assert [progress.rows for _, progress in seen] == [3, 2, 1]
+    record = in_record(query._reader.last())
+    own = query.progress()
+    assert record is not None
+    assert own is not None
+    assert record == replace(own, seconds=record.seconds, commit_seconds=record.commit_seconds)
+    with pytest.raises(InputError, match="str reports no micro-batch; give the event of onQueryProgress"):
+        progress_of("event")  # type: ignore[arg-type]

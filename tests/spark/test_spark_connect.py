@@ -45,6 +45,8 @@ def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
         for delta in view.deltas(since=0):
             heard = pl.read_parquet(tmp_path / "heard" / f"{name}-{delta['_epoch'][0]}.parquet")
             assert counted([heard]) == counted([delta])
+    refused = engine.ledger().filter(pl.col("_epoch") == engine.epoch_number).height
+    assert seen["progress"] == [engine.epoch_number, engine.epoch_number - 1, frames[-1].height, refused]
     assert seen["finished"] == engine.advance("hits", ec.END_OF_TIME)
     assert seen["watermarks"] == str(engine.watermarks)
 

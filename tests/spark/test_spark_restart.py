@@ -117,3 +117,17 @@ def test_a_source_gets_a_column_between_two_runs(spark: Any, feed: Any, checkpoi
         whole.push("hits", frame.with_columns(note=pl.lit(None if number < 2 else "new", pl.String)))
     for name, view in whole.views.items():
         assert counted([query.view(name).read()]) == counted([view.read()])
+
+
+def test_a_stream_of_other_files_is_refused_by_name(spark: Any, feed: Any, checkpoint: Path) -> None:
+    """Spark would read them all: rows that have come already would count twice."""
+    start(feed(HITS[:1]), checkpoint).await_termination()
+    with pytest.raises(
+        CheckpointError,
+        match=r"source 'hits' was begun with the files of '/.*/input', and its stream reads '/.*/moved'",
+    ):
+        start(feed(HITS, into="moved"), checkpoint)
+    feed(HITS[1:])
+    again = start(feed([HITS[0].clear()]), checkpoint)
+    again.await_termination()
+    assert again.epoch_number == len(HITS) + 1

@@ -55,7 +55,7 @@ def rows_by_key(engine: ec.Engine) -> ec.View:
 
 def sessions_of_scores() -> Iterator[pl.DataFrame]:
     """The four questions of event time."""
-    engine = ec.Engine(record=True)
+    engine = ec.Engine(record=True, on_bad_rows="ledger")
     scores = engine.source(
         "scores",
         {"team": pl.String, "points": pl.Int64, "at": pl.Datetime("us")},

@@ -23,6 +23,10 @@ MOSTLY = 0.5
 """The share of a file that must be needed for it to be kept as it is."""
 
 
+MOST_WASTED = 16 << 20
+"""A running query leaves so many bytes in files that are mostly unneeded, and copies nothing."""
+
+
 def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     """Merge the runs of the last commit's states, copy pieces out of mostly unneeded files, and drop all but ``keep`` commits.
 
@@ -53,6 +57,29 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
         extra={"event": "merge", "epoch": commit.epoch, "checkpoint": store.url, "copied": len(copies)},
     )  # fmt: skip
     return commit, log.sweep(keep, grace)
+
+
+def without_waste(store: Store, last: Commit, most_wasted: int | None = None) -> Commit | None:
+    """Return a commit after the last one, whose states are copied out of mostly unneeded files; None if these waste little.
+
+    Little are ``most_wasted`` bytes, by default ``MOST_WASTED``. It is not appended yet. Runs are not merged, as the application does that. Cost: a list of the files, and the copies, which
+    are less than half of the files that are no longer needed for them.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or the store fails.
+    """
+    wasteful = _wasteful(store, last.states)
+    sizes = {each.name: each.size for each in store.list("pieces/")}
+    files = {ref.file for ref in wasteful}
+    wasted = sum(sizes[file] for file in files) - sum(ref.size for ref in wasteful)
+    if wasted <= (MOST_WASTED if most_wasted is None else most_wasted):
+        return None
+    copies = _copied(Pieces.of(store), wasteful)
+    states = {
+        name: replace(record, pieces=tuple(copies.get(ref, ref) for ref in record.pieces))
+        for name, record in last.states.items()
+    }
+    return replace(following(last, states=states), writer=last.writer)
 
 
 def _require_received(log: CommitLog, last: Commit, keep: int) -> None:

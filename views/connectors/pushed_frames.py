@@ -145,8 +145,14 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     return PushedFrame(owned(pl.DataFrame(data)), "polars", {})
 
 
-def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
-    """Return a dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
+def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
+    """Return a list of rows, dictionaries or tuples in the order of the declared columns, as a dictionary of columns.
+
+    Anything else is returned as it is.
+
+    Raises:
+        ValueError: tuples have other numbers of values.
+    """
     types = with_diff(schema)
     if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
         width = max(map(len, data), default=len(schema))
@@ -154,16 +160,22 @@ def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]
             raise ValueError(f"a row has {width} values, for the columns {listed(schema)}")
         if any(len(row) != width for row in data):
             raise ValueError(f"the rows have different numbers of values; give each {width}")
-        data = {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
-    elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+        return {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
+    if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
         # polars takes the names of columns from the first hundred rows: a later `_diff` would be lost.
         names = dict.fromkeys(name for row in data for name in row)
-        data = {name: [row.get(name) for row in data] for name in names}
+        return {name: [row.get(name) for row in data] for name in names}
+    return data
+
+
+def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
+    """Return a dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
+    types, data = with_diff(schema), columns_of_rows(schema, data)
     if not isinstance(data, dict):
         return pl.DataFrame(data)
     data = {name: _readable(where, name, values) for name, values in data.items()}
     columns = {
-        name: _column(where, name, values, types[name])
+        name: column_of_values(where, name, values, types[name])
         if name in types and isinstance(values, list | tuple)
         else values
         for name, values in data.items()
@@ -190,7 +202,7 @@ def _readable(where: str, name: str, values: Any) -> Any:
 # Python values that polars would silently change.
 
 
-def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
+def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
     """Return Python values as a column of the declared type.
 
     A float of Python becomes the nearest ``Float32``, as Python has only one type of floats.
@@ -231,7 +243,9 @@ def _with_texts(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Se
     """Return dates or datetimes of which some are texts; each is read by itself, whatever stands beside it."""
     texts = pl.Series(name, [value if isinstance(value, str) else None for value in values], pl.String)
     times = read_texts(where, texts, dtype)
-    others = _column(where, name, [None if isinstance(value, str) else value for value in values], dtype)
+    others = column_of_values(
+        where, name, [None if isinstance(value, str) else value for value in values], dtype
+    )
     return pl.select(pl.when(texts.is_not_null()).then(times).otherwise(others)).to_series().alias(name)
 
 

@@ -6,7 +6,7 @@ speed of the others. Readers that end at the first bad row use ``text_files`` al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 
 from evercurrent.core.columns.kernels import Ints, Mask
+from evercurrent.core.data.halving import bad_places
 from evercurrent.core.data.schema import DIFF
 
 from .csv_quotes import records
@@ -95,7 +96,7 @@ def json_separated(block: bytes, schema: pl.Schema, *, ignores_others: bool) -> 
             return False
         return True
 
-    bad = _bad_places(len(texts), is_read)
+    bad = bad_places(len(texts), is_read)
     refusals = {row: json_fault(texts[row], types, schema, ignores_others) for row in bad}
     rows = np.delete(np.arange(len(texts)), bad)
     table = json_table(b"\n".join(texts[row] for row in rows), types, ignores_others)
@@ -151,20 +152,4 @@ def _bad_texts(name: str, texts: pa.Array, dtype: pl.DataType) -> pa.Array:
     def fits(start: int, end: int) -> bool:
         return from_text(name, pa.chunked_array([texts.slice(start, end - start)]), dtype)[1] is None
 
-    return texts.take(pa.array(_bad_places(len(texts), fits), pa.int64()))
-
-
-def _bad_places(length: int, is_read: Callable[[int, int], bool]) -> list[int]:
-    """Return the places that cannot be read, by halving each part that cannot."""
-    bad: list[int] = []
-    parts = [(0, length)]
-    while parts:
-        start, end = parts.pop()
-        if is_read(start, end):
-            continue
-        if end - start == 1:
-            bad.append(start)
-            continue
-        middle = (start + end) // 2
-        parts += [(middle, end), (start, middle)]
-    return bad
+    return texts.take(pa.array(bad_places(len(texts), fits), pa.int64()))

@@ -253,7 +253,12 @@ def accepted(source: Source, data: Any) -> Delta:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
     where, schema = f"source {source.name!r}", source._node.schema
-    pushed = pushed_frame(where, schema, data)
+    return delta_of(source, pushed_frame(where, schema, data))
+
+
+def delta_of(source: Source, pushed: PushedFrame) -> Delta:
+    """Return a frame that was pushed as a delta, as ``accepted`` does."""
+    where, schema = f"source {source.name!r}", source._node.schema
     frame, names, dtypes = pushed.frame, schema.names(), schema.dtypes()
     if frame.columns == names:
         diffs = np.ones(frame.height, np.int64)

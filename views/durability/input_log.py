@@ -4,7 +4,8 @@ An epoch's deltas follow from the states before it and its input alone. So an ep
 opening the checkpoint after a crash evaluates it again. The input is written
 while the epoch is evaluated, which hides most of the wait, and one commit then serves many epochs.
 
-An entry: the length of a JSON text, the text, and an Arrow stream for each source that has rows in the epoch.
+An entry: the length of a JSON text, the text, an Arrow stream for each source that has rows in the epoch, and one for all rows
+that were refused of a source for one reason.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.data.clock import Now
+from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
+from evercurrent.core.state.ledger import Refused
 
 from ..epochs.records import EpochInput, Logged
 from ..store.protocol import Log
@@ -35,10 +37,17 @@ def logged(entry: memoryview) -> Logged:
     """Return the epoch of an entry of the log."""
     length = int.from_bytes(entry[:LENGTH], "little")
     head, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
-    epoch_input = EpochInput(watermarks=head["watermarks"], positions=head["positions"])
+    refuses_rows = bool(head.get("refuses_rows"))
+    epoch_input = EpochInput(
+        watermarks=head["watermarks"], positions=head["positions"], refuses_rows=refuses_rows
+    )
     for source, size, is_consolidated in head["sources"]:
         frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
         epoch_input.deltas[source] = [Delta(frame, is_consolidated)]
+        at += size
+    for source, reason, size in head.get("refused", ()):
+        frame = pl.read_ipc_stream(bytes(entry[at : at + size]))
+        epoch_input.refused.append(Refused(Epoch(head["epoch"]), source, reason, frame))
         at += size
     return Logged(head["epoch"], head["instant"], epoch_input, head["heard"])
 
@@ -55,11 +64,13 @@ class InputLog:
         """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead."""
         if not self._log.is_ours:
             return False
-        nbytes = sum(delta.frame.estimated_size() for delta in arrived.values())
+        frames = [*(delta.frame for delta in arrived.values()), *(each.frame for each in epoch_input.refused)]
+        nbytes = sum(frame.estimated_size() for frame in frames)
         if epoch_input.fires or nbytes > MOST_BYTES or self._log.size > FULL:
             return False
         try:
             streams = [_as_stream(delta.frame) for delta in arrived.values()]
+            refused_streams = [_as_stream(refused.frame) for refused in epoch_input.refused]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return False  # A type that Arrow does not have.
         sources = [
@@ -70,8 +81,14 @@ class InputLog:
             "epoch": now.epoch, "instant": now.instant, "watermarks": epoch_input.watermarks, "positions": epoch_input.positions,
             "heard": dict(delivered), "sources": sources,
         }  # fmt: skip
+        if epoch_input.refuses_rows:
+            head["refuses_rows"] = True
+            head["refused"] = [
+                (refused.source, refused.reason, len(stream))
+                for refused, stream in zip(epoch_input.refused, refused_streams, strict=True)
+            ]
         text = json.dumps(head).encode()
-        self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams])
+        self._log.begin(now.epoch, [len(text).to_bytes(LENGTH, "little"), text, *streams, *refused_streams])
         return True
 
     def wait(self) -> None:

@@ -17,6 +17,7 @@ from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import PositionOrder
+from ..dataframe.bad_rows import OnBadRows, require_on_bad_rows
 from ..dataframe.collection import Collection
 from ..dataframe.operator_hints import missing_of_engine, no_copy
 from ..dataframe.source import Source
@@ -92,6 +93,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         record: bool = False,
         workers: int = 1,
         checkpoint: str | Path | Checkpoint | None = None,
+        on_bad_rows: OnBadRows = "fail",
     ) -> None:
         self.sources: dict[str, Source] = {}
         self.views: dict[str, View] = {}
@@ -101,6 +103,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             raise PlanError(
                 f"workers= is {workers!r}; give a number from 1 to {MOST_WORKERS}, such as that of the cores"
             )
+        require_on_bad_rows(on_bad_rows)
+        self._on_bad_rows: OnBadRows = on_bad_rows
         self._workers = workers
         if record:
             self._require_one_worker("record=True", RECORD_ALONE)
@@ -253,7 +257,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
 
     def _fresh(self) -> Self:
         """Return an engine in memory that retains as many deltas, with nothing declared."""
-        return type(self)(retain=self._retain)
+        return type(self)(retain=self._retain, on_bad_rows=self._on_bad_rows)
 
     def _adopt(self, source: Source) -> Source:
         """Have this engine take what is pushed into a source, and return the source."""
@@ -339,6 +343,11 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     def workers(self) -> int:
         """Return in how many threads an epoch is evaluated."""
         return self._workers
+
+    @property
+    def on_bad_rows(self) -> OnBadRows:
+        """Return what happens to a row that does not fit, or with which a view cannot be computed."""
+        return self._on_bad_rows
 
     @property
     def declared(self) -> Plan:

@@ -41,6 +41,7 @@ from .fill_reports import FillReports
 from .fills import Fills
 from .published import Published
 from .publisher import Publisher
+from .refusing_engine import RefusingEngine
 from .reopening import Reopening
 from .roles import CircuitEvaluator, EpochResult, FilledViews, InMemory, InputLog, OnDisk, TakenInput
 from .view import View
@@ -101,6 +102,8 @@ class Running:
         self._workers = workers
         self._team = Team(workers, turn)
         self._evaluator: CircuitEvaluator | WorkerEvaluator | None = None
+        self._refusing: tuple[object, RefusingEngine] | None = None
+        """The evaluator of epochs in which bad rows are refused, and the one that it uses."""
         keeper = (
             InMemory()
             if durability is None
@@ -414,7 +417,11 @@ class Running:
         taken_input = TakenInput(epoch_input, epoch_input.arrived(), log, () if silent is None else silent)
         if self._evaluator is None or self._evaluator.compiled is not compiled:
             self._evaluator = self._evaluator_of(compiled)
-        return self._choreography.make_real(self._evaluator, now, taken_input)
+        if not epoch_input.refuses_rows:
+            return self._choreography.make_real(self._evaluator, now, taken_input)
+        if self._refusing is None or self._refusing[0] is not self._evaluator:
+            self._refusing = self._evaluator, RefusingEngine(self._plan, compiled, self._evaluator)
+        return self._choreography.make_real(self._refusing[1], now, taken_input)
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:

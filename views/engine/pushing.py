@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,9 +14,11 @@ from evercurrent.core.data.durations import instant
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
+from evercurrent.core.state.ledger import Refused
 
 from ..concurrency.turns import Guard
 from ..connectors.positions import Position, copied
+from ..dataframe.bad_rows import OnBadRows, accepted_apart
 from ..dataframe.source import Source, accepted
 from ..epochs.records import Batch, EpochInput
 from ..inspection.questions import shown_watermark
@@ -101,6 +103,11 @@ def gathered(engine: object) -> Iterator[OpenEpoch]:
 class Pushing(ServedViews, ABC):
     """The methods of an engine that take input, each batch once, and run an epoch over it."""
 
+    @property
+    @abstractmethod
+    def on_bad_rows(self) -> OnBadRows:
+        """Return what happens to a row that does not fit, or with which a view cannot be computed."""
+
     @tagged("views.engine:Engine.push")
     def push(
         self,
@@ -148,9 +155,13 @@ class Pushing(ServedViews, ABC):
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
         with self._running.giving_way:
-            delta = accepted(declared, data)
+            refused: tuple[Refused, ...] = ()
+            if self.on_bad_rows == "fail":
+                delta = accepted(declared, data)
+            else:
+                delta, refused = accepted_apart(declared, data)
             moved = None if watermark is None else self._instant(source, watermark)
-            return self._take(block, replace(batch, delta=delta, watermark=moved), at)
+            return self._take(block, replace(batch, delta=delta, watermark=moved, refused=refused), at)
 
     @tagged("views.engine:Engine.apush")
     async def apush(
@@ -210,6 +221,7 @@ class Pushing(ServedViews, ABC):
 
     def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
         """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
+        epoch_input.refuses_rows = self.on_bad_rows == "ledger"
         with self._turn:
             self._require_declared(epoch_input)
             if epoch_input.positions:

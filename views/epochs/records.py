@@ -12,6 +12,7 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown
+from evercurrent.core.state.ledger import Refused
 
 from ..connectors.positions import Position, Positions, joined
 from .view_deltas import ViewDeltas
@@ -40,6 +41,8 @@ class Batch:
     position: Position | None = None
     positions: Positions = field(default=Positions(""), repr=False)
     """How positions of the source are compared."""
+    refused: tuple[Refused, ...] = ()
+    """The rows of the push that do not fit the source."""
 
     def is_taken(self, positions: Mapping[str, Position]) -> bool:
         """Return whether the batch was taken before, where sources were taken up to these positions.
@@ -66,7 +69,8 @@ class EpochInput:
     """The input of an epoch: collected push by push while it is open, and then taken as a whole or not at all.
 
     ``positions`` are the last ones of this epoch by source, ``skipped`` counts batches that were taken before,
-    ``batches`` are all batches in it, ``fires`` windows that are fired.
+    ``batches`` are all batches in it, ``fires`` windows that are fired. ``refused`` are rows that did not fit their source.
+    ``refuses_rows``: a row of which a view cannot be computed is refused, and not the epoch.
     """
 
     deltas: dict[str, list[Delta]] = field(default_factory=dict)
@@ -75,6 +79,8 @@ class EpochInput:
     skipped: int = 0
     fires: Sequence[FireRequest] = ()
     batches: list[Batch] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    refuses_rows: bool = False
 
     def take(self, batch: Batch) -> None:
         """Add the input of a push.
@@ -86,6 +92,7 @@ class EpochInput:
             self.promise(batch.source, batch.watermark)
         if batch.delta is not None:
             self.add(batch.source, batch.delta, batch.position)
+        self.refused += batch.refused
         self.batches.append(batch)
 
     def without(self, positions: Mapping[str, Position]) -> EpochInput:
@@ -97,7 +104,8 @@ class EpochInput:
         remaining = [batch for batch in self.batches if not batch.is_taken(positions)]
         if len(remaining) == len(self.batches):
             return self
-        epoch_input = EpochInput(skipped=self.skipped + len(self.batches) - len(remaining), fires=self.fires)
+        skipped = self.skipped + len(self.batches) - len(remaining)
+        epoch_input = EpochInput(skipped=skipped, fires=self.fires, refuses_rows=self.refuses_rows)
         for batch in remaining:
             epoch_input.take(batch)
         return epoch_input
@@ -143,6 +151,7 @@ class EpochInput:
             deltas={name: deltas for name, deltas in self.deltas.items() if name in sources},
             watermarks={name: at for name, at in self.watermarks.items() if name in timed},
             positions={name: at for name, at in self.positions.items() if name in sources},
+            refused=[refused for refused in self.refused if refused.source in sources],
         )
 
     def arrived(self) -> dict[str, Delta]:

@@ -22,7 +22,7 @@ LOG = logging.getLogger("evercurrent")
 """All events: ``event`` of a record names its kind, its other fields are attributes beside it.
 
 debug: "epoch". info: "commit", "failed", an epoch that was refused as a whole, and "merge". warning: "late" and "refused", rows
-that are in the ledger now. error: "watcher" and "subscriber", a watcher or a subscriber with a queue that has raised.
+that are in the ledger now, and "bad rows". error: "watcher" and "subscriber", a watcher or a subscriber with a queue that has raised.
 """
 LOG.addHandler(
     logging.NullHandler()
@@ -153,7 +153,7 @@ class RunEvents:
         """Report an epoch that is done."""
         refused = ledger.entries + ledger.forgotten - begun.refused
         if refused and LOG.isEnabledFor(logging.WARNING):
-            _warn_of(ledger, now.epoch)
+            warn_of_refused(ledger, now.epoch)
         is_logged = LOG.isEnabledFor(logging.DEBUG)
         if not (is_logged or self.watches):
             return
@@ -207,7 +207,7 @@ class RunEvents:
             )  # fmt: skip
 
 
-def _warn_of(ledger: Ledger, epoch: int) -> None:
+def warn_of_refused(ledger: Ledger, epoch: int) -> None:
     """Report the rows that an epoch has refused, an event for each reason."""
     place = len(ledger.refused)
     while place and ledger.refused[place - 1].epoch == epoch:

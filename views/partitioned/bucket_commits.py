@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -15,6 +15,7 @@ from ..connectors.positions import joined
 from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
 from .delta_frames import with_epoch
+from .progress import PROGRESS
 from .stage_runner import StageRunner
 from .tasks import RowBatch
 
@@ -51,6 +52,8 @@ class BucketCommits:
         self._clocks = clocks
         self._common = last
         self._begun: Commit | None = None
+        self.measure: Callable[[Commit, BucketResult], Mapping[str, Any]] | None = None
+        """Returns the measures of an epoch that is about to be committed, for its record."""
 
     def log(self, now: Now, taken_input: BucketInput) -> None:
         """See ``Keeper``: there is no log of inputs."""
@@ -74,7 +77,10 @@ class BucketCommits:
         }
         for (view, _, _), ref in zip(frames, refs, strict=True):
             deltas[view] = (*deltas[view], ref)
-        self._begun = self._commit_of(now, evaluated, deltas)
+        commit = self._commit_of(now, evaluated, deltas)
+        if self.measure is not None and now.epoch:
+            commit = replace(commit, facts={**commit.facts, PROGRESS: self.measure(commit, evaluated)})
+        self._begun = commit
 
     def append(self) -> None:
         """See ``Keeper``."""

@@ -13,6 +13,7 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.halving import Span
 from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, Pieces, StateRecord
@@ -28,6 +29,23 @@ NOTHING_HERE = DriverLimits(0, 0)
 
 Arrival = Callable[[Instant], list[TaskResult]]
 """A function that runs the first stage over the rows of an epoch, given the time of the epoch."""
+
+
+class SomeRows(Protocol):
+    """The rows of an epoch, in order, of which a part can be run through the first stage."""
+
+    @property
+    def height(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def arrive(self, instant: Instant, spans: Sequence[Span]) -> list[TaskResult]:
+        """Run the first stage over these rows."""
+        ...
+
+    def refused(self, places: Sequence[int]) -> Sequence[Refused]:
+        """Return these rows as they are refused."""
+        ...
 
 
 class Executors(Protocol):
@@ -48,7 +66,8 @@ class BucketInput:
     """The input of an epoch over buckets.
 
     ``arrive`` runs the first stage over its rows, ``promised`` are the watermarks that are set by hand, ``fires`` the windows
-    that are fired by hand. ``positions`` and ``facts`` are recorded with the commit.
+    that are fired by hand. ``positions`` and ``facts`` are recorded with the commit. ``rows`` returns the rows if the epoch
+    fails, where those with which it does are to be refused.
     """
 
     arrive: Arrival
@@ -56,6 +75,7 @@ class BucketInput:
     fires: Sequence[FireRequest] = ()
     positions: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    rows: Callable[[], SomeRows] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -27,15 +27,16 @@ from ..durability.plan_diff import (
 from ..durability.plan_match import check_plan, plan_record
 from ..durability.redeclared import as_refusal
 from ..epochs.choreography import Choreography
-from ..epochs.run_events import LOG
+from ..epochs.run_events import LOG, warn_of_refused
 from ..plan.plan import Plan
 from .bucket_commits import ARRIVED, ARRIVED_BYTES, BucketCommits, PartitionedDeltas
-from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors
+from .bucket_evaluator import Arrival, BucketEvaluator, BucketInput, BucketResult, Executors, SomeRows
 from .bucket_fill import BucketFill, Replaced
 from .bucket_states import BucketStates, ComputedStates
 from .clocks import Clocks
 from .limits import DRIVER_BYTES, DriverLimits
 from .progress import EpochProgress, progress_of
+from .refusing_buckets import RefusingBuckets
 from .stage_runner import StageRunner
 from .tasks import FireRequest
 
@@ -94,14 +95,19 @@ class Epochs:
         self._evaluator = BucketEvaluator(
             self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )
+        self._refusing = RefusingBuckets(self._evaluator, self.clocks.ledger)
         self.executors = executors
         self._saver = Saver(pieces)
         self.progress: deque[EpochProgress] = (
             deque(maxlen=PROGRESS) if change is None else change.before.progress
         )
         """The measures of the last epochs of this process."""
-        self._evaluated: BucketResult | None = None
         self.filling: BucketStates | None = None
+        self._progress: EpochProgress | None = None
+        """The measures of the epoch that is being committed."""
+        self._begun = time.perf_counter()
+        self._freed = 0, 0
+        """The files that were deleted since the epoch before, and their bytes."""
         self._drop = tuple(drop)
         self.plan = plan
         self._earlier = EarlierNames(plan)
@@ -111,6 +117,7 @@ class Epochs:
             positions={}, readers={}, epochs=(), facts={}, writer=writer, versions=versions,
         )  # fmt: skip
         self._commits = BucketCommits(log, self.runner, self.clocks, nothing)
+        self._commits.measure = self._recorded
         self._choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         self._open()
         self._change = None
@@ -141,7 +148,7 @@ class Epochs:
             self.step(lambda instant: [self.runner.arrive(instant, 0, {})], 0, {}, {})
         else:
             commit, filling = self._prepared(last)
-            self._go_on_from(commit)
+            self.go_on_from(commit)
             if self._change is not None and self._change.is_planned:
                 self.filling = filling
                 return
@@ -177,7 +184,8 @@ class Epochs:
         now = Now.at(Epoch(last.epoch + 1), instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         choreography.make_real(evaluator, now, BucketInput(lambda _: []))
-        self._go_on_from(self.last)
+        self._progress = None
+        self.go_on_from(self.last)
 
     def _replaced(self, match: PlanMatch) -> Replaced | None:
         """Return the views that go on in place of others with the same columns, if the plan changes while epochs run."""
@@ -191,7 +199,8 @@ class Epochs:
         ]
         return Replaced(tuple(same), before.runner, before.last)
 
-    def _go_on_from(self, last: Commit) -> None:
+    def go_on_from(self, last: Commit) -> None:
+        """Continue from a commit that is in the log."""
         self.clocks.restore(self._saver, last)
         self._commits.last = last
         self._evaluator.states, self._evaluator.looks_at_all = last.states, True
@@ -200,7 +209,7 @@ class Epochs:
         """Load the last commit of another process, such as one that has run the query."""
         last = self.log.refresh()
         if last is not None and last.epoch != self.last.epoch:
-            self._go_on_from(self._earlier.renewed(last))
+            self.go_on_from(self._earlier.renewed(last))
 
     def _of_this_plan(self, last: Commit) -> tuple[Commit, PlanMatch]:
         """Return the commit without dropped views and sources, with the epochs last delivered to its readers, and what is new.
@@ -251,33 +260,61 @@ class Epochs:
         on_deltas: Callable[[PartitionedDeltas], None] | None = None,
         promised: Mapping[str, int] | None = None,
         fires: Sequence[FireRequest] = (),
+        rows: Callable[[], SomeRows] | None = None,
     ) -> Commit:
         """Run one epoch: all stages, then the commit.
 
         ``arrive`` runs the first stage, ``at`` is the processing time in microseconds, ``on_deltas`` is called with the deltas
-        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. If anything
-        raises, nothing has changed.
+        before they are committed. ``promised`` are watermarks by hand, ``fires`` windows that are fired. ``rows`` returns the
+        rows of the first stage, if those with which the epoch fails are to be refused. If anything raises, nothing has changed.
 
         Raises:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
-        begun = time.perf_counter()
-        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts)
-        self._choreography.make_real(self._evaluator, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
-        self._note_progress(begun)
+        taken_input = BucketInput(arrive, promised or {}, fires, positions, facts, rows)
+        self._begun = time.perf_counter()
+        self._choreography.make_real(self._refusing, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
+        self._note_progress()
         return self.last
 
-    def _note_progress(self, begun: float) -> None:
-        """Keep and log the measures of the last epoch."""
-        evaluated = self._evaluated
-        if evaluated is None:
-            return
+    def _measured(self, commit: Commit, evaluated: BucketResult) -> EpochProgress:
+        """Return the measures of an epoch, up to now."""
         nodes = {view: node for stage in self.cut.stages for view, node in stage.views.items()}
-        seconds = time.perf_counter() - begun
-        progress = progress_of(self.last, evaluated, nodes, seconds, self.clocks.watermarks())
-        self._evaluated = None
+        seconds, ledger = time.perf_counter() - self._begun, self.clocks.ledger
+        refused = sum(refused.frame.height for refused in ledger.staged)
+        return progress_of(
+            commit,
+            evaluated,
+            nodes,
+            seconds,
+            self.clocks.watermarks(),
+            refused,
+            ledger.height_after,
+            self._freed,
+        )
+
+    def note_freed(self, files: int, size: int) -> None:
+        """Add files that were deleted between epochs to the measures of the next one."""
+        self._freed = self._freed[0] + files, self._freed[1] + size
+
+    def _recorded(self, commit: Commit, evaluated: BucketResult) -> Mapping[str, Any]:
+        """Return the measures of an epoch for its record, and keep them until it is committed."""
+        self._progress = self._measured(commit, evaluated)
+        return self._progress.as_record(self.clocks.watermarks())
+
+    def _note_progress(self) -> None:
+        """Keep and log the measures of the last epoch."""
+        progress, self._progress = self._progress, None
+        if progress is None:
+            return
+        self._freed = 0, 0
+        seconds = time.perf_counter() - self._begun
+        commit_seconds = progress.commit_seconds + seconds - progress.seconds
+        progress = replace(progress, seconds=seconds, commit_seconds=commit_seconds)
         self.progress.append(progress)
+        if progress.refused:
+            warn_of_refused(self.clocks.ledger, self.last.epoch)
         LOG.info("%s", progress, extra={"event": "epoch", "epoch": self.last.epoch, "progress": progress})
 
     # The audience of epochs
@@ -293,7 +330,6 @@ class Epochs:
 
     def publish(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: the record of the commit is all that readers need."""
-        self._evaluated = evaluated
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""

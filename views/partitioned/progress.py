@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,9 @@ from ..checkpoint import Commit, StateRecord
 from ..inspection.questions import shown_watermark
 from .bucket_evaluator import BucketResult
 from .stage_progress import StageProgress
+
+PROGRESS = "progress"
+"""The fact of a commit that has the measures of its epoch, as far as they are known when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class EpochProgress:
 
     ``rows`` and ``bytes`` came with it; ``seconds`` are from the first row to the commit, ``commit_seconds`` those after the
     last stage. ``state_rows`` and ``state_bytes`` are those of all states after it, in so many ``files``. ``watermarks`` show
-    how far the event time of each source is complete, as those of an engine.
+    how far the event time of each source is complete, as those of an engine. ``refused`` rows went to the ledger, which has
+    ``ledger_rows`` now. Since the epoch before, ``freed_files`` of the checkpoint that nothing needs were deleted, of ``freed_bytes``.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -57,6 +61,10 @@ class EpochProgress:
     state_bytes: int
     files: int
     watermarks: Mapping[str, datetime | int | None]
+    refused: int = 0
+    ledger_rows: int = 0
+    freed_files: int = 0
+    freed_bytes: int = 0
 
     @property
     def slowest(self) -> StageProgress | None:
@@ -82,11 +90,30 @@ class EpochProgress:
             if slow
             else ""
         )
+        ledger = f"; {self.refused:,} rows refused into the ledger" if self.refused else ""
+        freed = (
+            f"; {self.freed_bytes:,} bytes in {self.freed_files:,} files freed" if self.freed_files else ""
+        )
         return (
             f"epoch {self.epoch}: {self.rows:,} rows, {self.bytes:,} bytes, {self.seconds:.3f} s ({stages or 'no stage'}; "
             f"commit {self.commit_seconds:.3f} s); views {views or 'unchanged'}; state {self.state_rows:,} rows, "
-            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}"
+            f"{self.state_bytes:,} bytes in {self.files:,} files{slowest}{ledger}{freed}"
         )
+
+    def as_record(self, watermarks: Mapping[str, int]) -> dict[str, Any]:
+        """Return the fields as they are kept in the record of a commit; ``watermarks`` are in microseconds."""
+        return {**asdict(self), "watermarks": dict(watermarks)}
+
+    @staticmethod
+    def of_record(record: Mapping[str, Any]) -> EpochProgress:
+        """Return the measures in the record of a commit. Fields of later versions are left out."""
+        values = {field.name: record[field.name] for field in fields(EpochProgress) if field.name in record}
+        values["stages"] = tuple(
+            StageProgress(**{**stage, "views": tuple(stage["views"])}) for stage in record["stages"]
+        )
+        values["views"] = {name: ViewProgress(**view) for name, view in record["views"].items()}
+        values["watermarks"] = {name: shown_watermark(at) for name, at in record["watermarks"].items()}
+        return EpochProgress(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain values, for dashboards."""
@@ -99,6 +126,9 @@ def progress_of(
     nodes: Mapping[str, NodeId],
     seconds: float,
     watermarks: Mapping[str, int],
+    refused: int,
+    ledger_rows: int,
+    freed: tuple[int, int],
 ) -> EpochProgress:
     """Return the measures of an epoch that was evaluated and committed; ``nodes`` are those whose deltas views are."""
     rows, size, files = sizes_of(last.states)
@@ -122,6 +152,10 @@ def progress_of(
         state_bytes=size,
         files=files,
         watermarks={name: shown_watermark(instant) for name, instant in watermarks.items()},
+        refused=refused,
+        ledger_rows=ledger_rows,
+        freed_files=freed[0],
+        freed_bytes=freed[1],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -15,7 +16,7 @@ from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
-from evercurrent.core.state.ledger import Ledger
+from evercurrent.core.state.ledger import Ledger, Refused
 from evercurrent.core.state.partitioning import Route
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
@@ -116,19 +117,42 @@ class StageRunner:
 
     # Tasks
 
-    def arrive(self, instant: Instant, place: int, arrived: Mapping[str, pl.DataFrame]) -> TaskResult:
-        """Run the first stage over rows as they arrive, which may be a part of those of the epoch."""
+    def arrive(
+        self,
+        instant: Instant,
+        place: int,
+        arrived: Mapping[str, pl.DataFrame],
+        refused: Sequence[Refused] = (),
+    ) -> TaskResult:
+        """Run the first stage over rows as they arrive, which may be a part of those of the epoch.
+
+        ``refused`` are others that do not fit their source.
+        """
         begun = time.perf_counter()
+        result = TaskResult(0, place)
+        passing = self.try_first_stage(instant, arrived, result)
+        for each in refused:
+            self.compiled.ledger.stage(replace(each, epoch=Epoch(instant.epoch)))
+        stage = self.cut.stages[0]
+        self._finish(result, instant.epoch, stage, self._stage_nodes(stage, 0), passing)
+        result.seconds = time.perf_counter() - begun
+        return result
+
+    def try_first_stage(
+        self, instant: Instant, arrived: Mapping[str, pl.DataFrame], result: TaskResult | None = None
+    ) -> dict[Exchange, Delta]:
+        """Evaluate the first stage over rows, and return those that go to later ones as they are.
+
+        Raises:
+            InputError: it fails with these rows.
+        """
         stage, now = self.cut.stages[0], self._begin(instant)
         by_exchange = {self._entries[name]: Delta(frame) for name, frame in arrived.items()}
         local = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage == 0}
-        result = TaskResult(0, place)
         nodes = self._stage_nodes(stage, 0)
-        self._evaluate(stage, nodes, result, now, local, nodes.places if now.epoch == 0 else ())
-        passing = {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
-        self._finish(result, instant.epoch, stage, nodes, passing)
-        result.seconds = time.perf_counter() - begun
-        return result
+        due = nodes.places if now.epoch == 0 else ()
+        self._evaluate(stage, nodes, TaskResult(0, 0) if result is None else result, now, local, due)
+        return {exchange: delta for exchange, delta in by_exchange.items() if exchange.stage > 0}
 
     def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
         """Run tasks of a stage, one after the other. Their states are put into ``changed``, and not yet written."""
