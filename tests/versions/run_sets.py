@@ -31,12 +31,12 @@ TESTS = {
         "tests/core", "tests/views", "tests/identity", "tests/durability/test_kept_checkpoint.py", "tests/test_package.py",
         "tests/test_readme.py", "tests/laws/test_incremental_equals_recomputed.py", "tests/laws/test_regressions.py",
         "tests/spark/test_query.py", "tests/spark/test_delta_source.py", "tests/spark/test_inputs.py",
-        "tests/spark/test_readme_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py",
+        "tests/spark/test_snippets_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py",
     ],
     "little": [
         "tests/test_package.py", "tests/core/test_circuit.py", "tests/core/test_group.py", "tests/core/test_join.py",
         "tests/core/test_saved.py", "tests/views/test_engine.py", "tests/views/test_first_use.py", "tests/views/test_files.py",
-        "tests/views/test_cli.py", "tests/durability/test_kept_checkpoint.py", "tests/spark/test_readme_in_spark.py",
+        "tests/views/test_cli.py", "tests/durability/test_kept_checkpoint.py", "tests/spark/test_snippets_in_spark.py",
     ],
 }  # fmt: skip
 """What "all" and "part" of a row mean; "little" is what CI has time for."""
