@@ -33,10 +33,7 @@ def strict_pyright(folder: Path) -> str:
     """
     settings = {"typeCheckingMode": "strict", "reportUnusedExpression": False, "extraPaths": [str(SOURCES)]}
     (written := folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
-    run = _run(
-        ["pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(written)],
-        {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},  # or it looks for a newer version in the package index
-    )
+    run = _run(["pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(written)], {})
     try:
         report = json.loads(run.stdout)
     except ValueError:
@@ -46,6 +43,25 @@ def strict_pyright(folder: Path) -> str:
         f"{each['file']}:{each['range']['start']['line'] + 1}: {each['severity']}: {each['message']} ({each.get('rule')})"
         for each in report["generalDiagnostics"]
     )
+
+
+def incomplete_types() -> dict[str, list[str]]:
+    """Return the names of the package whose types another checker would have to infer, or cannot know: each with the reasons.
+
+    What is unknown as the types of other libraries are does not count. The interpreter is the one on the PATH.
+    """
+    folder = os.path.dirname(sys.executable)
+    run = _run(
+        ["pyright", "--outputjson", "--ignoreexternal", "--verifytypes", "evercurrent"],
+        {"PYTHONPATH": str(SOURCES), "PATH": os.pathsep.join([folder, os.environ["PATH"]])},
+    )
+    symbols = json.loads(run.stdout)["typeCompleteness"]["symbols"]
+    assert symbols, run.stdout
+    return {
+        symbol["name"]: [each["message"] for each in symbol["diagnostics"]]
+        for symbol in symbols
+        if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]
+    }
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -110,7 +110,7 @@ class GroupBy(Operator):
         self._finishing = RowExpressions([*finishing, pl.col(DIFF)])
         self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
-        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
+        self.spine: Spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.reads = (
             self.spine,
             *(part.reads for part in self._parts if isinstance(part, ReadAggregateState)),

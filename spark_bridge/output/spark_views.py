@@ -194,7 +194,7 @@ class SparkView(TableForms, Outputs):
     """
 
     def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
-        self.name = declared.name
+        self.name: str = declared.name
         self._declared = declared
         self._reader = reader
         self._in_spark = in_spark

@@ -39,7 +39,7 @@ class CheckpointReader:
     ) -> None:
         self.keeps: object = None
         self.store = store
-        self.pieces = Pieces.of(store)
+        self.pieces: Pieces = Pieces.of(store)
         self._plan = plan
         self._drop = tuple(drop)
         self._allow_pickle = allow_pickle

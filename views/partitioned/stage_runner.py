@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Columns, Exchange, Stage
+from evercurrent.core.circuit.circuit import Circuit, NodeId
+from evercurrent.core.circuit.stages import Columns, Cut, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys, gather, key_words
 from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.clock import Epoch, MovedClock, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
@@ -24,6 +24,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
 from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord
+from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
@@ -71,9 +72,9 @@ class StageRunner:
         allow_pickle: bool = False,
     ) -> None:
         self._plan = plan
-        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
-        self.cut = self.compiled.cut
-        self.circuit = self.compiled.circuit
+        self.compiled: Compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
+        self.cut: Cut = self.compiled.cut
+        self.circuit: Circuit = self.compiled.circuit
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
@@ -86,7 +87,7 @@ class StageRunner:
             if tracker is node.operator
         }
         self._ids = {id(state): name for name, state in self._states.items()}
-        self.clocks = {
+        self.clocks: dict[str, MovedClock] = {
             self._ids[id(clock)]: clock
             for node in self.circuit.nodes
             if (clock := node.operator.moved_clock) is not None

@@ -66,7 +66,7 @@ class LocalStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.url = os.path.abspath(folder)
+        self.url: str = os.path.abspath(folder)
         self._journal: Journal | None = None
         self._acknowledged: AcknowledgedFile | None = None
         """The journal, while this store has the lock."""

@@ -22,7 +22,7 @@ class MappedCopies:
     """
 
     def __init__(self, folder: str | None, most: int) -> None:
-        self.folder = folder or tempfile.gettempdir()
+        self.folder: str = folder or tempfile.gettempdir()
         self.most = most
         self._kept: OrderedDict[str, FileBytes] = OrderedDict()
         self._bytes = 0

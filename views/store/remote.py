@@ -77,7 +77,7 @@ class FsspecStore:
         cache_folder: str | Path | None = None,
         cache_bytes: int = 2 << 30,
     ) -> None:
-        self.url = PASSWORD.sub(r"\1:***@", LAST_SLASHES.sub("", url))
+        self.url: str = PASSWORD.sub(r"\1:***@", LAST_SLASHES.sub("", url))
         self._given = url
         self._options = {"use_listings_cache": False, **(options or {})}  # Others write there too.
         self._cache = (str(cache_folder) if cache_folder else None, cache_bytes)
