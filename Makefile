@@ -56,7 +56,8 @@ check: $(READY) ## format, lint, types, layers, and that the pages and the noteb
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_snippets.py tests/test_typed_examples.py tests/test_notebook.py
+	$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_snippets.py \
+	  tests/spark/test_snippets_in_spark.py tests/test_typed_examples.py tests/test_notebook.py
 
 format: $(READY) ## format the code, and fix what ruff can fix
 	$(PY) -m ruff format .

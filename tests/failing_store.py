@@ -16,10 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from evercurrent.core.data.errors import CheckpointError, NameTakenError
-from evercurrent.views.store import Acknowledged, Buffer, Item, Listed, LocalStore, Store
+from evercurrent.views.store import Acknowledged, Buffer, FileBytes, Item, Listed, LocalStore, Store
 
 When = Literal["before", "after", "torn"]
 
@@ -93,7 +91,7 @@ class FailingStore:
         self.put_all(items)
         self.put(name, data)
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str) -> FileBytes:
         return self._do("read", name, lambda: self.store.read(name))
 
     def list(self, prefix: str = "") -> list[Listed]:

@@ -43,7 +43,7 @@ def test_the_first_page_is_read_in_minutes():
 def test_python_of_a_page_prints_what_it_shows(page, monkeypatch, tmp_path):
     """The blocks run in order in one namespace, twice; a ``text`` block after one is what that one prints.
 
-    Those that use Spark are run by ``spark/test_readme_in_spark.py``.
+    Those that use Spark are run by ``spark/test_snippets_in_spark.py``.
     """
     for time in ("once", "again"):
         (tmp_path / time).mkdir()

@@ -1,14 +1,11 @@
-"""mypy in strict mode accepts each block of Python in the pages, and each example of a public name; pyright where it is installed."""
+"""mypy and pyright in strict mode accept each block of Python in the pages, and each example of a public name."""
 
 from __future__ import annotations
 
 import ast
 import doctest
 import inspect
-import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,8 @@ import pytest
 
 import evercurrent
 from evercurrent import spark_bridge, telemetry, testing
-from snippets import ROOT, SNIPPETS
+from snippets import SNIPPETS
+from type_checkers import strict_mypy, strict_pyright
 
 IMPORTS = {"pl": "import polars as pl", "ec": "import evercurrent as ec"}
 
@@ -92,31 +90,8 @@ def test_examples_are_found() -> None:
 
 
 def test_strict_mypy_accepts_each_example(programs: list[Path]) -> None:
-    command = (
-        "--strict --config-file= --explicit-package-bases --follow-imports=silent --allow-untyped-decorators"
-    )
-    cache = ROOT / ".mypy_cache" / "examples"
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *command.split(), "--cache-dir", str(cache), *map(str, programs)],
-        cwd=programs[0].parent,
-        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert strict_mypy(programs, "examples", "--allow-untyped-decorators") == ""
 
 
-@pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright comes with make test-versions")
 def test_strict_pyright_accepts_each_example(programs: list[Path]) -> None:
-    for program in programs:
-        # pyarrow has no types, so what is made of it is unknown.
-        if re.search(r"pyarrow|views\.store", program.read_text("utf-8")):
-            program.unlink()
-    (settings := programs[0].parent / "pyrightconfig.json").write_text(
-        '{"typeCheckingMode": "strict", "reportMissingTypeStubs": false, '
-        f'"reportUnusedExpression": false, "reportUnusedVariable": false, "extraPaths": ["{ROOT / "src"}"]}}'
-    )
-    done = subprocess.run(
-        ["pyright", "--pythonpath", sys.executable, "--project", str(settings)],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert strict_pyright(programs[0].parent) == ""

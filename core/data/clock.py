@@ -138,7 +138,7 @@ class Earliest:
     """The clock of several inputs: the minimum of their watermarks (Dataflow Model, section 2.3)."""
 
     def __init__(self, clocks: Sequence[Clock]) -> None:
-        self.parts = tuple(clocks)
+        self.parts: tuple[Clock, ...] = tuple(clocks)
 
     @property
     def before(self) -> int:
@@ -155,7 +155,7 @@ class Latest:
     """The clock that is ahead of others: what is complete for one of them is complete."""
 
     def __init__(self, clocks: Sequence[Clock]) -> None:
-        self.parts = tuple(clocks)
+        self.parts: tuple[Clock, ...] = tuple(clocks)
 
     @property
     def before(self) -> int:

@@ -35,7 +35,7 @@ class Delta:
 
     def __init__(self, frame: pl.DataFrame, is_consolidated: bool = False) -> None:
         self._frame: pl.DataFrame | None = frame
-        self.height = frame.height
+        self.height: int = frame.height
         """The number of entries, each a row with its diff."""
         self._words_by: dict[tuple[tuple[str, ...], int], Keys] = {}
         """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
@@ -44,7 +44,7 @@ class Delta:
         self._groups: Groups | None = None
         """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
         self._words: Keys | None = None
-        self.is_consolidated = is_consolidated
+        self.is_consolidated: bool = is_consolidated
 
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:

@@ -48,7 +48,7 @@ class Recent(Generic[Item]):
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = list(items)
         self._start = 0
-        self.present = Stretch(self._items, 0, len(self._items))
+        self.present: Stretch[Item] = Stretch(self._items, 0, len(self._items))
 
     def append(self, item: Item) -> int:
         """Add an item at the end, and return how many there are."""

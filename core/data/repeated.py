@@ -42,9 +42,9 @@ class RepeatedDelta(Delta):
     def __init__(self, once: Delta, repeats: Repeats) -> None:
         super().__init__(once.frame, once.is_consolidated)
         self._frame = None
-        self.height = len(once) * repeats.count
-        self.once = once
-        self.repeats = repeats
+        self.height: int = len(once) * repeats.count
+        self.once: Delta = once
+        self.repeats: Repeats = repeats
 
     def mapped(self, function: Callable[[Delta], Delta]) -> RepeatedDelta:
         """Return the result of a function of rows that neither reads nor changes the columns in which they differ."""

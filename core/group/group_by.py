@@ -118,7 +118,7 @@ class GroupBy(Operator):
         self._finishing = Finishing(spec)
         self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
-        self.spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
+        self.spine: Spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.states = (self.spine, *(own.spine for own in self._stored.states))
         self.reads = (
             self.spine,

@@ -19,7 +19,7 @@ class Channel:
     __slots__ = ("guard", "kind")
 
     def __init__(self, kind: str) -> None:
-        self.kind = kind
+        self.kind: str = kind
         self.guard: Callable[[], None] | None = None
 
 

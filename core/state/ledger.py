@@ -55,8 +55,8 @@ class Ledger:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.refused: Recent[Refused] = Recent()
-        self.entries = 0
-        self.forgotten = 0
+        self.entries: int = 0
+        self.forgotten: int = 0
         self._staged: list[Refused] = []
 
     def stage(self, refused: Refused) -> None:

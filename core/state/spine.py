@@ -97,7 +97,7 @@ class Spine:
         self.route = route
         self._keys = keys
         self._nothing = empty_run(layout)
-        self.version = Version(NO_PARTS)
+        self.version: Version = Version(NO_PARTS)
         """The last commit."""
         self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
@@ -112,7 +112,7 @@ class Spine:
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
-        self.touched = 0
+        self.touched: int = 0
         self._wasted = 0
 
     def at(self, version: Version) -> Self:

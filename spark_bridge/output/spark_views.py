@@ -199,7 +199,7 @@ class SparkView(TableForms, Outputs):
     """
 
     def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
-        self.name = declared.name
+        self.name: str = declared.name
         self._declared = declared
         self._checkpoint = reader
         self._in_spark = in_spark

@@ -11,7 +11,7 @@ from itertools import count
 import pyarrow as pa
 
 from evercurrent.core.data.errors import MissingFileError, NameTakenError
-from evercurrent.views.store import Acknowledged, Buffer, Item, Listed
+from evercurrent.views.store import Acknowledged, Buffer, FileBytes, Item, Listed
 
 NUMBERS = count()
 
@@ -43,7 +43,7 @@ class MemoryStore:
         self.put_all(items)
         self.put(name, data)
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str) -> FileBytes:
         self.reads.append(name)
         if name not in self.files:
             raise MissingFileError(f"{self.url}: {name} is missing")

@@ -1,4 +1,4 @@
-"""What the documentation gives to read deltas with pyarrow alone reads all of them, each once."""
+"""What the documentation gives to read deltas with polars alone reads all of them, each once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 
 import evercurrent as ec
@@ -24,13 +23,13 @@ GUIDE = Path(__file__).parents[2] / "docs" / "architecture" / "views.md"
 
 
 @pytest.fixture(scope="module")
-def documented() -> Callable[[Path, str], Iterable[pa.Table]]:
+def documented() -> Callable[[Path, str], Iterable[pl.DataFrame]]:
     """The function of the documentation."""
     found = re.search(r"\*Deltas without the engine\.\*.*?```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {}
     exec(found[1], names)
-    function: Callable[[Path, str], Iterable[pa.Table]] = names["deltas"]
+    function: Callable[[Path, str], Iterable[pl.DataFrame]] = names["deltas"]
     return function
 
 
@@ -39,7 +38,7 @@ def rows(frames: Iterable[pl.DataFrame]) -> list[str]:
 
 
 def read(documented: Any, folder: Path, view: str) -> list[str]:
-    return rows(pl.DataFrame(table) for table in documented(folder, view))
+    return rows(documented(folder, view))
 
 
 def by_engine(engine: ec.Engine, view: str) -> list[str]:

@@ -23,7 +23,6 @@ from time import monotonic
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = ROOT / ".versions"
 INDEX = "https://pypi.org/simple"
-PYRIGHT = "pyright[nodejs]==1.1.414"
 NOT_LIBRARIES = ("name", "python", "tests")
 
 TESTS = {
@@ -32,12 +31,12 @@ TESTS = {
         "tests/core", "tests/views", "tests/identity", "tests/durability/test_kept_checkpoint.py", "tests/test_package.py",
         "tests/test_readme.py", "tests/laws/test_incremental_equals_recomputed.py", "tests/laws/test_regressions.py",
         "tests/spark/test_query.py", "tests/spark/test_delta_source.py", "tests/spark/test_inputs.py",
-        "tests/spark/test_readme_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py",
+        "tests/spark/test_snippets_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py",
     ],
     "little": [
         "tests/test_package.py", "tests/core/test_circuit.py", "tests/core/test_group.py", "tests/core/test_join.py",
         "tests/core/test_saved.py", "tests/views/test_engine.py", "tests/views/test_first_use.py", "tests/views/test_files.py",
-        "tests/views/test_cli.py", "tests/durability/test_kept_checkpoint.py", "tests/spark/test_readme_in_spark.py",
+        "tests/views/test_cli.py", "tests/durability/test_kept_checkpoint.py", "tests/spark/test_snippets_in_spark.py",
     ],
 }  # fmt: skip
 """What "all" and "part" of a row mean; "little" is what CI has time for."""
@@ -166,14 +165,6 @@ def half(versions: VersionSet, name: str, folder: str) -> int:
     return subprocess.run(command, cwd=ROOT, env=with_pythons_of_pyenv()).returncode
 
 
-def strict_pyright(versions: VersionSet) -> int:
-    """Have pyright check what a user writes, against the libraries of a set; it is no part of the environment itself."""
-    checked = ["--pythonpath", versions.interpreter, "tests/typed/users_program.py"]
-    done = uv("tool", "run", "--default-index", INDEX, "--from", PYRIGHT, "pyright", *checked)
-    print(f"pyright, strict: {'failed' if done.returncode else 'no error'}\n{done.stderr}", flush=True)
-    return done.returncode
-
-
 def main() -> None:
     """Run the sets that are asked for, one after the other, and sum up."""
     sets_by_name = {each.name: each for each in sets()}
@@ -196,8 +187,6 @@ def main() -> None:
             continue
         ready.append(versions)
         code = run(versions, tests, options.arguments)
-        if name == list(sets_by_name)[-1]:
-            code |= strict_pyright(versions)
         failed |= code != 0
         lines.append(f"{name}: {'failed' if code else 'passed'} ({tests}, {monotonic() - begun:.0f} s)")
     lines += (moves := carried_over(ready))

@@ -17,6 +17,8 @@ from evercurrent.views.cli import app
 from evercurrent.views.timeline import Timeline
 from evercurrent.views.timeline.placing import Box
 from evercurrent.views.timeline.rectangles import AT_EDGE, HIDDEN
+from evercurrent.views.timeline.style import TEXT_SIZE
+from evercurrent.views.timeline.svg import width as text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 NINE = datetime(2026, 1, 1, 9)
@@ -150,6 +152,19 @@ class TestSpans:
 
 
 class TestLegibility:
+    @pytest.mark.parametrize("seconds", [180, 237, 238, 239, 240])
+    def test_no_label_of_a_time_is_cut_off_at_the_right_edge(self, seconds: int) -> None:
+        """A tick may be in the margin of what is shown, at the edge of the drawing."""
+        view = view_of_rows([("a", 1, 10), ("a", 1, 200)])
+        drawn = view.timeline(start=NINE, end=NINE + timedelta(seconds=seconds), width=700)
+        labels = [
+            (float(each.get("x", 0)), str(each.text))
+            for each in ET.fromstring(drawn.svg()).iter(f"{SVG}text")
+            if each.get("text-anchor") == "middle" and ":" in str(each.text)
+        ]
+        assert len(labels) > 3
+        assert all(x + text_width(text, TEXT_SIZE) / 2 <= 700.05 for x, text in labels), labels
+
     @pytest.mark.parametrize("width", [420, 900, 1400])
     @pytest.mark.parametrize("span", [{}, {"start": "2026-01-01 12:00", "end": "2026-01-01 14:00"}])
     def test_labels_of_300_panes_are_in_the_axes_and_do_not_cover_each_other(

@@ -18,7 +18,7 @@ class Bounded:
         self._most_bytes = nbytes
         self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._lock = Lock()
-        self.nbytes = 0
+        self.nbytes: int = 0
 
     def __len__(self) -> int:
         """Return the number of entries."""

@@ -40,7 +40,7 @@ class Residence:
         self._saver = saver
         self._limit = limit
         self._records: Mapping[str, StateRecord] = {}
-        self.held = 0
+        self.held: int = 0
         """Bytes of the states that are in memory of this process, as of the last commit."""
         self._commits = 0
         self._mapped: dict[str, dict[int, Any]] = {}

@@ -15,7 +15,7 @@ from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, first_line
 
 from ..connectors.arrow_tables import as_table
-from ..store import Buffer
+from ..store import Buffer, FileBytes
 
 NAME = b"evercurrent"
 
@@ -36,7 +36,7 @@ class Content:
     size: int = 0
     crc: int = 0
 
-    def write(self, part: bytes | pa.Buffer) -> None:
+    def write(self, part: Buffer) -> None:
         """Add bytes, as Arrow does with a file."""
         self.parts.append(part)
         self.size += len(part)
@@ -87,7 +87,7 @@ def as_plain_bytes(frame: pl.DataFrame, key_hash: KeyHash = OURS) -> Content:
     return _written(_as_arrow(frame, OLDEST), key_hash).finished()
 
 
-def from_bytes(where: str, buffer: pa.Buffer, key_hash: KeyHash | None = None) -> pl.DataFrame:
+def from_bytes(where: str, buffer: FileBytes, key_hash: KeyHash | None = None) -> pl.DataFrame:
     """Return the frame of such bytes, by reference. ``where`` names them in messages.
 
     ``key_hash`` is the required hash of its keys; None accepts any, where keys are not used.

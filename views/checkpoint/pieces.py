@@ -13,13 +13,12 @@ from uuid import uuid4
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from evercurrent.core.columns.key_hash import KeyHash
 from evercurrent.core.data.errors import CorruptFileError
 from evercurrent.core.data.schema import DIFF, EPOCH
 
-from ..store import Buffer, Item, Store
+from ..store import Buffer, FileBytes, Item, Store
 from .bounded import Bounded
 from .commits import DeltaRef, PieceRef
 from .marker import DELTAS, key_hash_of
@@ -142,7 +141,7 @@ class Pieces:
             raise CorruptFileError(f"{where} has {frame.height} rows at byte {ref.start}, and not {ref.rows}")
         return frame
 
-    def content(self, ref: PieceRef) -> pa.Buffer:
+    def content(self, ref: PieceRef) -> FileBytes:
         """Return the bytes of a piece, mapped.
 
         Raises:
@@ -171,8 +170,8 @@ class Pieces:
         """Return the cache of pieces that savers of this process have decoded, by the url of the store and more."""
         return _DECODED
 
-    def _buffer(self, ref: PieceRef) -> pa.Buffer:
-        buffer = self._shared.files.get(ref.file)
+    def _buffer(self, ref: PieceRef) -> FileBytes:
+        buffer: FileBytes | None = self._shared.files.get(ref.file)
         if buffer is None:
             buffer = self.store.read(ref.file)
             if ref.start or ref.size + ALIGNED < buffer.size:

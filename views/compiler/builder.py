@@ -122,10 +122,10 @@ class Builder:
     def __init__(self, plan: Plan, ledger: Ledger, *, allow_pickle: bool) -> None:
         self.plan = plan
         self.ledger = ledger
-        self.compiled = Compiled(Circuit(), ledger, allow_pickle=allow_pickle)
+        self.compiled: Compiled = Compiled(Circuit(), ledger, allow_pickle=allow_pickle)
         self._shared: dict[Any, tuple[NodeId, Any]] = {}
         self._clocks: dict[PlanId, tuple[Clock, ...]] = {}
-        self.place = PlanId(0)
+        self.place: PlanId = PlanId(0)
         self._identities = CircuitIdentities()
         self._purpose: Purpose | None = None
 

@@ -74,7 +74,7 @@ class Compiler(Builder):
 
     def compile(self, place: PlanId) -> None:
         """Add the operators of one plan node."""
-        self.place = place
+        self.place: PlanId = place
         node = self.plan[place]
         identify_functions(node)
         inputs = [self.compiled.outputs[source] for source in node.inputs]

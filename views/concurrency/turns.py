@@ -60,7 +60,7 @@ class Turn:
         self._deferred: list[Ends | None] = []
         self._helpers: dict[int, str] = {}
         """The threads that cannot take the turn, each with the error of one that tries."""
-        self.is_lost = False
+        self.is_lost: bool = False
         _turns.add(self)
 
     def __enter__(self) -> None:

@@ -57,7 +57,7 @@ class Source(Collection, OfOneEngine):
     ) -> None:
         super().__init__(plan, place)
         self._declared = declared
-        self.positions = Positions(declared.name, position_order)
+        self.positions: Positions = Positions(declared.name, position_order)
         """How positions of its input are compared."""
         self._take: Callable[..., int] | None = None
         """The method ``push`` of the engine that has declared it."""

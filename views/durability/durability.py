@@ -67,7 +67,7 @@ class Durability:
         self._plan = plan
         self._open: OpenCheckpoint | None = None
         self._lock = ExitStack()
-        self.allow_pickle = checkpoint.allow_pickle
+        self.allow_pickle: bool = checkpoint.allow_pickle
         self._closed = False
         self._ended: str | None = None
         self._process = os.getpid()

@@ -56,7 +56,7 @@ class Deltas:
     def __init__(self, view: View, since: int, now: Published) -> None:
         self._view = view
         self._since = since
-        self.last_epoch = now.epoch
+        self.last_epoch: int = now.epoch
         now.require(view.name, since)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
@@ -123,7 +123,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         """What fills it, until it is ready."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
-        self.has_ended = False
+        self.has_ended: bool = False
         """Whether the engine has closed its checkpoint, so that no delta comes any more."""
         self.name = name
 

@@ -32,7 +32,7 @@ class QueuedSubscription(Subscription):
         self, view: Followed, callback: Callback, delivered: int, turn: Turn, size: int, on_full: OnFull
     ) -> None:
         super().__init__(view, self.put, delivered)
-        self.dropped = 0
+        self.dropped: int = 0
         self.error: BaseException | None = None
         """The error that has ended the subscription."""
         self._slow, self._turn, self._size, self._on_full = callback, turn, size, on_full

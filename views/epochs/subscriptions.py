@@ -87,13 +87,13 @@ class Subscription:
         on_schema: OnSchema | None = None,
     ) -> None:
         self.name = name
-        self.delivered = delivered
+        self.delivered: int = delivered
         self.on_schema = on_schema
         self._change: SchemaChange | None = None
         self._view = view
         self._callback = callback
         self._is_delivering = False
-        self.is_closed = False
+        self.is_closed: bool = False
         self.on_end: Callable[[], None] | None = None
         """Called when no delta comes any more, as the subscription or the engine is closed."""
         self.reads_later = False

@@ -22,8 +22,8 @@ class ViewDelta:
     __slots__ = ("_delta", "_frame", "entries", "epoch")
 
     def __init__(self, epoch: int, delta: Delta) -> None:
-        self.epoch = epoch
-        self.entries = len(delta)
+        self.epoch: int = epoch
+        self.entries: int = len(delta)
         # Without what was computed of it, which would be held as long as the delta.
         self._delta: Delta | Callable[[], Delta] | None = delta.bare()
         self._frame = pl.DataFrame()

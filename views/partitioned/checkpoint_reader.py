@@ -58,7 +58,7 @@ class CheckpointReader:
     ) -> None:
         self.keeps: object = None
         self.store = store
-        self.pieces = Pieces.of(store)
+        self.pieces: Pieces = Pieces.of(store)
         self._drop = tuple(drop)
         self._allow_pickle = allow_pickle
         self._declared = self._declared_as(plan)

@@ -11,6 +11,7 @@ from evercurrent.core.eventtime.watermarks.holds import held_at_of, with_held_at
 from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
+from evercurrent.core.state.protocol import State
 
 from ..checkpoint import Commit, Saver, StateRecord
 from ..compiler.builder import Compiled
@@ -27,10 +28,12 @@ class Clocks:
     """The clocks of a plan, which are moved in the driver and whose watermarks are passed to tasks."""
 
     def __init__(self, plan: Plan, compiled: Compiled | None = None) -> None:
-        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS)) if compiled is None else compiled
-        self.ledger = self.compiled.ledger
+        self.compiled: Compiled = compile_plan(plan, Ledger(LEDGER_ROWS)) if compiled is None else compiled
+        self.ledger: Ledger = self.compiled.ledger
         ids = state_ids(self.compiled)
-        self.states = {name: state for name, state in ids.items() if state.kept_in in ("driver", "both")}
+        self.states: dict[str, State] = {
+            name: state for name, state in ids.items() if state.kept_in in ("driver", "both")
+        }
         names = {id(state): name for name, state in ids.items()}
         self.sources: dict[str, tuple[int, Operator]] = {}
         self.holds: dict[str, tuple[int, MovedClock]] = {}

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import CheckpointError
 
@@ -89,9 +90,11 @@ class Epochs:
         self._on_filled, self._on_read, self._change = on_filled, on_read, change
         self.log = log
         self.pieces = pieces
-        self.runner = StageRunner(plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle)
-        self.cut = self.runner.cut
-        self.clocks = Clocks(plan)
+        self.runner: StageRunner = StageRunner(
+            plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle
+        )
+        self.cut: Cut = self.runner.cut
+        self.clocks: Clocks = Clocks(plan)
         self._evaluator = BucketEvaluator(
             self.runner, self.clocks, pieces, buckets=buckets, limits=DriverLimits(driver_rows, driver_bytes)
         )

@@ -9,11 +9,11 @@ from functools import partial
 
 import polars as pl
 
-from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.circuit.stages import Exchange, Stage
+from evercurrent.core.circuit.circuit import Circuit, NodeId
+from evercurrent.core.circuit.stages import Cut, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.clock import Epoch, MovedClock, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.state.ledger import Ledger, Refused
@@ -22,6 +22,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
 from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord
+from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
@@ -64,9 +65,9 @@ class StageRunner:
         allow_pickle: bool = False,
     ) -> None:
         self._plan = plan
-        self.compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
-        self.cut = self.compiled.cut
-        self.circuit = self.compiled.circuit
+        self.compiled: Compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=allow_pickle)
+        self.cut: Cut = self.compiled.cut
+        self.circuit: Circuit = self.compiled.circuit
         self._pieces = pieces
         self._saver = pieces if isinstance(pieces, HeldStates) else Saver(pieces)
         self._buckets = buckets
@@ -82,7 +83,7 @@ class StageRunner:
             if tracker is node.operator
         }
         self._ids = {id(state): name for name, state in self._states.items()}
-        self.clocks = {
+        self.clocks: dict[str, MovedClock] = {
             self._ids[id(clock)]: clock
             for node in self.circuit.nodes
             if (clock := node.operator.moved_clock) is not None

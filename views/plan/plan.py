@@ -33,7 +33,7 @@ class Plan:
         """Its sources, by their places."""
         self.windowed: dict[PlanId, WindowedGroup] = {}
         """Its groupings over windows, by their places."""
-        self.edits = 0
+        self.edits: int = 0
         """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
         self._names: dict[PlanId, list[str]] = {}

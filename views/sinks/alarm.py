@@ -13,8 +13,8 @@ class Alarm(Generic[T]):
     """What the thread of a delivery waits for: an epoch, the next look, the next attempt, or the end."""
 
     def __init__(self, poll_seconds: float | None) -> None:
-        self.changed = threading.Condition()
-        self.is_ending = False
+        self.changed: threading.Condition = threading.Condition()
+        self.is_ending: bool = False
         self._woken: T | None = None
         """The delivery that has something to write, which is not collected before it is written."""
         self._poll = poll_seconds

@@ -146,14 +146,14 @@ class Delivery:
         """The epoch that the sink is current as of; None before anything was written."""
         self.error: BaseException | None = None
         """Why the last attempt failed; None if it did not."""
-        self.failures = 0
+        self.failures: int = 0
         """How many attempts failed, one after the other."""
         self._view, self._sink, self._retry = view, sink, Retry.of(retry)
         self._on_written, self._on_end = on_written, on_end
         alarm: Alarm[Delivery] = Alarm(poll_seconds)
         self._alarm = alarm
         self._changed = alarm.changed
-        self.is_closed = False
+        self.is_closed: bool = False
         # While there is nothing to write the thread holds none of this, so that an engine that nobody uses can be collected.
         waiting = weakref.ref(self, lambda _: alarm.end())
         self._thread = threading.Thread(

@@ -3,12 +3,13 @@
 from .acknowledged import Acknowledged
 from .local import LocalStore
 from .opening import store_at
-from .protocol import Buffer, Item, Listed, LogGapError, Store
+from .protocol import Buffer, FileBytes, Item, Listed, LogGapError, Store
 from .remote import FsspecStore
 
 __all__ = [
     "Acknowledged",
     "Buffer",
+    "FileBytes",
     "FsspecStore",
     "Item",
     "Listed",

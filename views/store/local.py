@@ -25,6 +25,7 @@ from .protocol import (
     OWN,
     Abandoned,
     Buffer,
+    FileBytes,
     Item,
     Listed,
     checked,
@@ -65,7 +66,7 @@ class LocalStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.url = os.path.abspath(folder)
+        self.url: str = os.path.abspath(folder)
         self._journal: Journal | None = None
         self._acknowledged: AcknowledgedFile | None = None
         """The journal, while this store has the lock."""
@@ -112,7 +113,7 @@ class LocalStore:
         with refusing(self.url, name, "written", sum(file.size for file in files)), journal.guard:
             self._commit(journal, files, [*items, (name, data)])
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str) -> FileBytes:
         """See ``Store.read``. Mapped, unless it is small: pages come from the file when they are touched."""
         path = self._path(name)
         self._own_journal()
@@ -327,16 +328,18 @@ class LocalStore:
                         os.unlink(path)
 
 
-def _content_of(path: str) -> pa.Buffer:
+def _content_of(path: str) -> FileBytes:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     try:
         size = os.fstat(descriptor).st_size
         if size < MAPPED:
-            return pa.py_buffer(os.read(descriptor, MAPPED))
+            loaded: FileBytes = pa.py_buffer(os.read(descriptor, MAPPED))
+            return loaded
     finally:
         os.close(descriptor)
     with pa.memory_map(path) as file:
-        return file.read_buffer()
+        mapped: FileBytes = file.read_buffer()
+    return mapped
 
 
 def _remove(paths: Sequence[str]) -> None:

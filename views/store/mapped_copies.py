@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from .protocol import FileBytes
+
 
 class MappedCopies:
     """A cache of the copies used last, up to a number of bytes. Safe for threads.
@@ -20,20 +22,20 @@ class MappedCopies:
     """
 
     def __init__(self, folder: str | None, most: int) -> None:
-        self.folder = folder or tempfile.gettempdir()
+        self.folder: str = folder or tempfile.gettempdir()
         self.most = most
-        self._kept: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._kept: OrderedDict[str, FileBytes] = OrderedDict()
         self._bytes = 0
         self._guard = threading.Lock()
 
-    def find(self, name: str) -> pa.Buffer | None:
+    def find(self, name: str) -> FileBytes | None:
         """Return the copy of that name, if it is kept."""
         with self._guard:
             if name in self._kept:
                 self._kept.move_to_end(name)
             return self._kept.get(name)
 
-    def add(self, name: str, write: Callable[[Path], object]) -> pa.Buffer:
+    def add(self, name: str, write: Callable[[Path], object]) -> FileBytes:
         """Keep the file that ``write`` fills, and return it mapped.
 
         Raises: as ``once``.
@@ -47,7 +49,7 @@ class MappedCopies:
                 self._bytes -= self._kept.popitem(last=False)[1].size
         return copy
 
-    def once(self, write: Callable[[Path], object]) -> pa.Buffer:
+    def once(self, write: Callable[[Path], object]) -> FileBytes:
         """Return the file that ``write`` fills, mapped and not kept.
 
         Raises:
@@ -77,8 +79,10 @@ def copies_of(url: str, folder: str | None, most: int) -> MappedCopies:
     return MappedCopies(folder, most)
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def _mapped(path: Path) -> FileBytes:
     if os.name == "nt":  # A mapped file cannot be unlinked there.
-        return pa.py_buffer(path.read_bytes())
+        loaded: FileBytes = pa.py_buffer(path.read_bytes())
+        return loaded
     with pa.memory_map(str(path)) as file:
-        return file.read_buffer()
+        mapped: FileBytes = file.read_buffer()
+    return mapped

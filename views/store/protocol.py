@@ -8,13 +8,31 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
-import pyarrow as pa
-
 from evercurrent.core.data.errors import CheckpointError
 
 from .acknowledged import Acknowledged
 
-Buffer: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
+
+class FileBytes(Protocol):
+    """The bytes of a file: what is used of a ``pyarrow.Buffer``, which has no types of its own."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
+        """Return a part of them, by reference."""
+
+    def to_pybytes(self) -> bytes:
+        """Return a copy of them."""
+
+    def __len__(self) -> int: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """``memoryview(...)``, and what else takes a buffer, does not copy them."""
+
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | FileBytes
 """Contiguous bytes: whatever ``memoryview`` takes."""
 
 Item: TypeAlias = tuple[str, Sequence[Buffer]]
@@ -140,7 +158,7 @@ class Store(Protocol):
             NameTakenError: there is a file of that name. It stays as it is; the items may be there.
         """
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str) -> FileBytes:
         """Return the bytes of a file: mapped, not loaded, wherever that can be. They stay readable if the file is deleted.
 
         Raises:

@@ -28,6 +28,7 @@ from .protocol import (
     INPUTS,
     LOCK,
     Buffer,
+    FileBytes,
     Item,
     Listed,
     checked,
@@ -76,7 +77,7 @@ class FsspecStore:
         cache_folder: str | Path | None = None,
         cache_bytes: int = 2 << 30,
     ) -> None:
-        self.url = PASSWORD.sub(r"\1:***@", LAST_SLASHES.sub("", url))
+        self.url: str = PASSWORD.sub(r"\1:***@", LAST_SLASHES.sub("", url))
         self._given = url
         self._options = {"use_listings_cache": False, **(options or {})}  # Others write there too.
         self._cache = (str(cache_folder) if cache_folder else None, cache_bytes)
@@ -132,7 +133,7 @@ class FsspecStore:
         self.put_all(items)
         self.put(name, data)
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str) -> FileBytes:
         """See ``Store.read``. Mapped from a copy on this machine."""
         path = self._path(name)
         is_copied = self._is_copied(name)
@@ -141,7 +142,8 @@ class FsspecStore:
 
         with refusing(self.url, name, f"read (by way of {self._copies.folder})"):
             if self._is_memory:  # Open files of a memory file system share one position among all readers.
-                return pa.py_buffer(self._fetched(name, self._fs.cat_file, path))
+                loaded: FileBytes = pa.py_buffer(self._fetched(name, self._fs.cat_file, path))
+                return loaded
             # Always as a file, as s3fs makes one more request for the size where it returns bytes.
             take = partial(self._copies.add, name) if is_copied else self._copies.once
             return take(lambda copy: self._fetched(name, self._fs.get_file, path, str(copy)))

@@ -64,8 +64,8 @@ class Unfinished:
     def __init__(self, name: str, path: str, data: Sequence[Buffer], spare: "Spare | None" = None) -> None:
         self.name = name
         self.path = path
-        self.folder = os.path.dirname(path)
-        self.size = size_of(data)
+        self.folder: str = os.path.dirname(path)
+        self.size: int = size_of(data)
         self.is_taken = False
         self._data = data
         self._descriptor: int | None = spare[0] if spare else None

@@ -20,7 +20,7 @@ class HandClock:
     """
 
     def __init__(self, start: datetime | str = "2024-01-01T00:00Z") -> None:
-        self.instant = Times().instant(start)
+        self.instant: int = Times().instant(start)
         self._times = Times(day=midnight(self.instant))
 
     @property

@@ -24,7 +24,6 @@ from .svg import FONT, element, text, width, wrapped
 from .watermarks import Watermark, draw_ideal, draw_watermark, has_ideal, take_watermark, watermarks_of
 
 _SECOND = 1_000_000
-_MARGIN = 18
 _NOTE_HEIGHT = 16
 _AXIS_ROOM = 46
 """The label below a plot."""
@@ -82,7 +81,7 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
     plots, unplaced = [], 0
     for key in scene.keys:
         top += 10 if len(scene.keys) == 1 else 28
-        scales = Scale(*scene.across, left, look.width - _MARGIN), Scale(*scene.up, top + height, top)
+        scales = Scale(*scene.across, left, look.width - style.MARGIN), Scale(*scene.up, top + height, top)
         drawn, left_out = _panel(Plot(*scales, scene.clock), scene, key)
         plots.append(drawn)
         unplaced += left_out
@@ -90,7 +89,7 @@ def draw(recording: Recording, title: str, subtitle: str, look: Look) -> str:
     notes = [
         line
         for note in _notes(scene, unplaced, recording.remarks)
-        for line in wrapped(note, style.TEXT_SIZE, look.width - left - _MARGIN)
+        for line in wrapped(note, style.TEXT_SIZE, look.width - left - style.MARGIN)
     ]
     foot = [text(note, left, top + _NOTE_HEIGHT * (place + 0.7)) for place, note in enumerate(notes)]
     if foot:
@@ -191,18 +190,18 @@ def _left_margin(scene: _Scene) -> float:
 
 def _head(scene: _Scene, title: str, subtitle: str, look: Look) -> tuple[str, float]:
     """Return title and legend, and the position of their lower end."""
-    left, top = _MARGIN, 12.0
+    left, top = style.MARGIN, 12.0
     parts = []
     for caption, size, colour, weight in (
         (title, style.TITLE_SIZE, style.INK, "600"),
         (subtitle, style.TEXT_SIZE + 1, style.SOFT_INK, "400"),
     ):
-        for line in wrapped(caption, size, look.width - 2 * _MARGIN):
+        for line in wrapped(caption, size, look.width - 2 * style.MARGIN):
             top += size + 5
             parts.append(text(line, left, top - 3, font_size=size, fill=colour, font_weight=weight))
     ideal = has_ideal(scene.across, scene.up)
     entries = entries_for(scene.dots.drawn, scene.watermarks, scene.panes.drawn, has_ideal=ideal)
-    legend, lines = draw_legend(entries if look.legend else [], left, top + 4, look.width - _MARGIN)
+    legend, lines = draw_legend(entries if look.legend else [], left, top + 4, look.width - style.MARGIN)
     return "".join([*parts, legend]), top + 4 + lines * LINE_HEIGHT
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from . import style
 from .axes import ClockFace, Scale, Tick
-from .svg import element, text
+from .svg import element, text, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,7 @@ def draw_axes(plot: Plot) -> str:
         fill="none",
         stroke=style.FRAME,
     )
-    below = [
-        text(tick.text, plot.x.at(tick.instant), plot.bottom + 16, text_anchor="middle") for tick in across
-    ]
+    below = [text(tick.text, _middle(tick, plot), plot.bottom + 16, text_anchor="middle") for tick in across]
     beside = [text(tick.text, plot.left - 7, plot.y.at(tick.instant) + 4, text_anchor="end") for tick in up]
     zone = plot.clock.zone
     names = [
@@ -85,6 +83,12 @@ def _ticks(plot: Plot) -> tuple[list[Tick], list[Tick]]:
         plot.clock.ticks(plot.x.first, plot.x.last, int(across / 64)),
         plot.clock.ticks(plot.y.first, plot.y.last, int(up / 44)),
     )
+
+
+def _middle(tick: Tick, plot: Plot) -> float:
+    """Return the middle of a label below: under its tick, unless the edge of the drawing would cut it off."""
+    farthest = plot.right + style.MARGIN - width(tick.text, style.TEXT_SIZE) / 2
+    return min(plot.x.at(tick.instant), farthest)
 
 
 def _named(what: str, scale: Scale, clock: ClockFace, zone: str | None) -> str:

@@ -19,6 +19,9 @@ WATERMARKS: Final = ("#0f8a6d", "#7a5cc0", "#a66a00", "#3f7f9f")
 TIMING_COLOURS: Final = {"EARLY": "#d68a0c", "ON_TIME": "#2a72b5", "LATE": "#b0307a", None: "#64748b"}
 TIMING_WORDS: Final = {"EARLY": "early", "ON_TIME": "on time", "LATE": "late", None: ""}
 
+MARGIN: Final = 18
+"""Between an edge of a drawing and what is in it."""
+
 TITLE_SIZE: Final = 16
 TEXT_SIZE: Final = 11.5
 VALUE_SIZE: Final = 14

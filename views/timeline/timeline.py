@@ -33,7 +33,7 @@ class Timeline:
         self.recording = recording
         self.title = title
         self.subtitle = subtitle
-        self.look = look or Look()
+        self.look: Look = look or Look()
 
     def svg(self) -> str:
         """Return the drawing as self-contained SVG, for a file or inside a page."""

@@ -74,8 +74,8 @@ class Indexes:
     """
 
     def __init__(self) -> None:
-        self.indexed = 0
-        self.touched = 0
+        self.indexed: int = 0
+        self.touched: int = 0
         self._sorted: WeakKeyDictionary[Part, dict[tuple[str, ...], _Sorted]] = WeakKeyDictionary()
         self._copies: dict[str, _FinishedRows] = {}
         self.guard = Guard()

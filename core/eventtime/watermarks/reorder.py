@@ -98,7 +98,7 @@ class Buffer(StagedValue[_Version]):
 
     def __init__(self) -> None:
         super().__init__(_Version(), ONE)
-        self.touched = 0
+        self.touched: int = 0
 
     @property
     def first(self) -> int | None:

@@ -1,0 +1,71 @@
+"""mypy and pyright in strict mode, as someone runs them who uses the library: it is seen as an installed package is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src"
+PATIENCE = 900
+"""Seconds: each takes less than twenty where nothing else runs."""
+
+
+def strict_mypy(programs: Sequence[Path], cache: str, *options: str) -> str:
+    """Return what mypy objects to in programs, without the settings of this project."""
+    command = "--strict --config-file= --explicit-package-bases --follow-imports=silent"
+    place = ROOT / ".mypy_cache" / cache
+    run = _run(
+        ["mypy", *command.split(), *options, "--cache-dir", str(place), *map(str, programs)],
+        {"MYPYPATH": str(SOURCES)},
+    )
+    return run.stdout + run.stderr if run.returncode else ""
+
+
+def strict_pyright(folder: Path) -> str:
+    """Return what pyright objects to in the programs of a folder, into which its settings are written.
+
+    An expression whose value nobody takes is what the last line of an example is.
+    """
+    settings = {"typeCheckingMode": "strict", "reportUnusedExpression": False, "extraPaths": [str(SOURCES)]}
+    (written := folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    run = _run(["pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(written)], {})
+    try:
+        report = json.loads(run.stdout)
+    except ValueError:
+        raise AssertionError(f"pyright did not run: {run.stdout}{run.stderr}") from None
+    assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))) > 0
+    return "\n".join(
+        f"{each['file']}:{each['range']['start']['line'] + 1}: {each['severity']}: {each['message']} ({each.get('rule')})"
+        for each in report["generalDiagnostics"]
+    )
+
+
+def incomplete_types() -> dict[str, list[str]]:
+    """Return the names of the package whose types another checker would have to infer, or cannot know: each with the reasons.
+
+    What is unknown as the types of other libraries are does not count. The interpreter is the one on the PATH.
+    """
+    folder = os.path.dirname(sys.executable)
+    run = _run(
+        ["pyright", "--outputjson", "--ignoreexternal", "--verifytypes", "evercurrent"],
+        {"PYTHONPATH": str(SOURCES), "PATH": os.pathsep.join([folder, os.environ["PATH"]])},
+    )
+    symbols = json.loads(run.stdout)["typeCompleteness"]["symbols"]
+    assert symbols, run.stdout
+    return {
+        symbol["name"]: [each["message"] for each in symbol["diagnostics"]]
+        for symbol in symbols
+        if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]
+    }
+
+
+def _run(command: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
