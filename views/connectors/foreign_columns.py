@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evercurrent.core.data.errors import InputError, first_line
+from evercurrent.core.data.instants import in_utc
 
 MOST_DIGITS = 38
 """The most digits of polars' decimals."""
@@ -164,7 +166,22 @@ def _with_times(column: Any) -> Any:
         ):  # Times of several zones, or mixed with other objects, are rare and have no common type.
             if lost := lost_nanoseconds(value):
                 raise ValueError(f"it holds {value} in row {row}, {lost}")
+        has_zone = [value.tzinfo is not None for value in column if isinstance(value, datetime)]
+        if any(has_zone) and not all(has_zone):
+            return type(column)(
+                [_without_zone(row, value) for row, value in enumerate(column)],
+                index=column.index, dtype=object,
+            )  # fmt: skip
     return column
+
+
+def _without_zone(row: int, value: object) -> object:
+    """Return a time with a zone as the time in UTC: beside times without one, of which none is an instant."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return value
+    if (utc := in_utc(value)) is None:
+        raise ValueError(f"it holds {value} in row {row}, which is beyond the years 1 to 9999 in UTC")
+    return utc
 
 
 def lost_nanoseconds(value: object) -> str | None:
