@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.json_texts import as_text
-from evercurrent.core.columns.lossless import as_type
+from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
 from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.columns.time_texts import READ_AS
 from evercurrent.core.data.errors import InputError, first_line
@@ -95,6 +95,21 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
         mends = "" if column is None else "; cast it to a type that polars has"
         raise InputError(
             f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}{mends}"
+        ) from error
+
+
+def time_value(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+    """Return a value that is given for a column with times, as that column with one row: as it is read in a row.
+
+    Raises:
+        InputError: it does not go with the column.
+    """
+    try:
+        frame = pushed_frame(where, pl.Schema({name: dtype}), {name: [value]}).frame
+        return exactly(frame.get_column(name), dtype)
+    except (InputError, LossyValueError) as error:
+        raise InputError(
+            f"{where}: {name} {value!r} does not go with the column, which is {dtype}"
         ) from error
 
 
@@ -208,8 +223,7 @@ def _column(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series
     if isinstance(dtype, READ_AS):
         if any(isinstance(value, str) for value in values):
             return _with_texts(where, name, values, dtype)
-        if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None:
-            values = [in_utc(value) if _is_aware(value) else value for value in values]
+        values = [_as_time(value, dtype) for value in values]
     elif has_times(dtype) and (texts := with_texts(values, dtype)) is not None:
         return read_texts(where, _column(where, name, texts, as_texts(dtype)), dtype)
     try:
@@ -327,8 +341,16 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             return
 
 
-def _is_aware(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
+def _as_time(value: object, dtype: pl.DataType) -> object:
+    """Return a time, or anything else, as polars takes it beside others: in UTC where there is no zone, a date as its midnight."""
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+        return value
+    if isinstance(value, datetime):
+        utc = value if value.tzinfo is None else in_utc(value)
+        return utc.date() if utc is not None and isinstance(dtype, pl.Date) else utc
+    if isinstance(value, date) and isinstance(dtype, pl.Datetime):
+        return datetime.combine(value, time())
+    return value
 
 
 def _misfits_of_instant(value: datetime, dtype: pl.DataType) -> Iterator[str]:
