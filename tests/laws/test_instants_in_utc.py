@@ -445,3 +445,26 @@ def test_rows_of_a_backfill_are_rows() -> None:
     engine.push("s", {"at": moments[:1]})
     view = engine.view("v", source, backfill={"s": {"at": moments}})
     assert sorted(view.read()["at"]) == sorted(in_utc(moments))  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda at, value: at > value,
+        lambda at, value: at == pl.lit(value),
+        lambda at, value: at.is_in([value]),
+        lambda at, value: at.is_between(value, value),
+        lambda at, value: at.fill_null(value).is_null(),
+    ],
+)
+def test_an_expression_is_that_of_polars_and_its_refusal_has_a_way_out(make: Callable[..., pl.Expr]) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"at": pl.Datetime("us")})
+    for zone in ("UTC", "Europe/Berlin"):
+        value = NOON.replace(tzinfo=ZoneInfo(zone))
+        with pytest.raises(
+            ec.PlanError, match=r"read as UTC: give it the zone with .dt.replace_time_zone\('UTC'\)"
+        ):
+            source.filter(make(pl.col("at"), value))
+        source.filter(make(pl.col("at"), value.astimezone(UTC).replace(tzinfo=None)))
+    source.filter(make(pl.col("at").dt.replace_time_zone("UTC"), NOON.replace(tzinfo=ZoneInfo("UTC"))))
