@@ -1,12 +1,14 @@
 """A column is converted to another type with every value unchanged, or refused: so pushed columns become declared ones.
 
 A number is the same number in any type that holds it, a text the same text as ``Categorical`` or ``Enum``, an instant the
-same in any zone and unit that can represent it. A date is its midnight. A text is not a number, and a time without a zone
-is not an instant; a column of nulls fits any type. The same holds at any depth of lists, arrays, structs and maps.
+same in any zone and unit that can represent it. A type without a zone is read as UTC: it holds an instant as its time in
+UTC. A date is its midnight. A text is not a number, and a time without a zone is not an instant; a column of nulls fits
+any type. The same holds at any depth of lists, arrays, structs and maps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -61,7 +63,37 @@ def may_hold(dtype: pl.DataType, source: pl.DataType) -> bool:
         dtype.is_float() or source.is_float()
     ):
         return False  # Few binary fractions are decimal ones.
-    return (family := _family(dtype)) is not None and family == _family(source)
+    family, family_of_source = _family(dtype), _family(source)
+    return family is not None and (
+        family == family_of_source or (family, family_of_source) == ("time", "instant")
+    )
+
+
+def in_utc(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column with each instant as its time in UTC where a type has no zone for it. Cost: only its type changes.
+
+    >>> noon = pl.Series([43_200_000]).cast(pl.Datetime("ms", "Europe/Berlin"))
+    >>> in_utc(noon, pl.Datetime("us")).dtype
+    Datetime(time_unit='ms', time_zone=None)
+    """
+    zoneless = _in_utc(column.dtype, dtype)
+    return column if zoneless == column.dtype else column.cast(zoneless)
+
+
+def _in_utc(source: pl.DataType, dtype: pl.DataType) -> pl.DataType:
+    """Return a type without the zones that another one has no place for."""
+    if isinstance(source, pl.Datetime) and _family(dtype) == "time":
+        return pl.Datetime(source.time_unit)
+    if isinstance(source, pl.List | pl.Array) and isinstance(dtype, pl.List | pl.Array):
+        inner = _in_utc(as_type(source.inner), as_type(dtype.inner))
+        return pl.Array(inner, source.size) if isinstance(source, pl.Array) else pl.List(inner)
+    if isinstance(source, pl.Struct) and isinstance(dtype, pl.Struct) and _same_fields(source, dtype):
+        types = {each.name: as_type(each.dtype) for each in source.fields}
+        return pl.Struct({name: _in_utc(each, _field(dtype, name)) for name, each in types.items()})
+    if is_map(source) and is_map(dtype):
+        pairs = ((source.key, dtype.key), (source.value, dtype.value))
+        return pl.Map(*(_in_utc(as_type(of), as_type(to)) for of, to in pairs))
+    return source
 
 
 def _family(dtype: pl.DataType) -> str | None:
@@ -84,10 +116,28 @@ def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     if dtype.is_nested() != column.dtype.is_nested():
         return None
     try:
-        converted = column.cast(dtype, strict=False)
+        column = in_utc(column, dtype)
+        converted = _cast(column, dtype)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     return converted if converted.dtype == dtype and _agree(column, converted) else None
+
+
+def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column as another type, null where it has no such value.
+
+    polars casts numbers inside of lists to no categories, not even nulls among them, but by way of texts.
+    """
+    try:
+        return column.cast(dtype, strict=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        if (texts := with_leaves(dtype, _text_for_category)) == dtype:
+            raise
+        return column.cast(texts, strict=False).cast(dtype, strict=False)
+
+
+def _text_for_category(dtype: pl.DataType) -> pl.DataType:
+    return pl.String() if isinstance(dtype, pl.Categorical | pl.Enum) else dtype
 
 
 def _agree(column: pl.Series, converted: pl.Series) -> bool:
@@ -152,6 +202,24 @@ def _same_fields(one: pl.Struct, other: pl.Struct) -> bool:
 
 def _field(dtype: pl.Struct, name: str) -> pl.DataType:
     return as_type(next(each.dtype for each in dtype.fields if each.name == name))
+
+
+def with_leaves(dtype: pl.DataType, change: Callable[[pl.DataType], pl.DataType]) -> pl.DataType:
+    """Return a type with each type changed that is not nested, at any depth of lists, arrays and structs.
+
+    >>> with_leaves(pl.List(pl.Struct({"n": pl.Int8})), lambda leaf: pl.String())
+    List(Struct({'n': String}))
+    """
+    match dtype:
+        case pl.List():
+            return pl.List(with_leaves(as_type(dtype.inner), change))
+        case pl.Array():
+            return pl.Array(with_leaves(as_type(dtype.inner), change), dtype.size)
+        case pl.Struct():
+            return pl.Struct(
+                {field.name: with_leaves(as_type(field.dtype), change) for field in dtype.fields}
+            )
+    return dtype if is_map(dtype) else change(dtype)
 
 
 def as_type(dtype: Any) -> pl.DataType:

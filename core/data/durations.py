@@ -108,7 +108,8 @@ def processing_time(at: datetime | str) -> datetime:
     """Return the processing time that a user gives: a datetime with its zone, or a text of ISO 8601 with it.
 
     Raises:
-        InputError: it is neither, or has no zone; there is no column from whose zone it could be known.
+        InputError: it is neither, or has no zone; there is no column from whose zone it could be known. Or it is not in
+            the years 1 to 9999 of UTC.
 
     >>> processing_time("2026-01-31T12:00:00Z")
     datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
@@ -120,6 +121,7 @@ def processing_time(at: datetime | str) -> datetime:
         raise InputError(
             f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC) or '2026-01-31T12:00:00Z'"
         )
+    instant_of("at", moment, _ZONED)
     return moment
 
 

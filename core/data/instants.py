@@ -66,10 +66,11 @@ def _is_fine(dtype: pl.DataType) -> bool:
 
 
 def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
-    """Return the instant of a date or datetime beside a column of this type.
+    """Return the instant of a date or datetime beside a column of this type, which without a zone is read as UTC.
 
     Raises:
-        InputError: a time without a zone, where the column has one.
+        InputError: a time without a zone, where the column has one; finer than microseconds, or not in the years 1 to
+            9999 of UTC.
     """
     if not isinstance(moment, datetime):
         moment = datetime.combine(moment, time())
@@ -81,7 +82,24 @@ def instant_of(where: str, moment: date, dtype: pl.DataType) -> int:
                 "as in datetime(2026, 1, 31, tzinfo=UTC)"
             )
         moment = moment.replace(tzinfo=UTC)
+    nanoseconds: object = getattr(moment, "nanosecond", 0)  # Of a time of pandas.
+    if in_utc(moment) is None or nanoseconds:
+        raise InputError(
+            f"{where}: {moment} is not a time in whole microseconds within the years 1 to 9999 in UTC; give one that is"
+        )
     return (moment - _ORIGIN) // _MICROSECOND
+
+
+def in_utc(moment: datetime) -> datetime | None:
+    """Return a time with a zone as the time in UTC, without one; None if Python has none, which ends with the year 9999.
+
+    >>> in_utc(datetime.fromisoformat("2026-01-31T12:00:00+02:00"))
+    datetime.datetime(2026, 1, 31, 10, 0)
+    """
+    try:
+        return None if moment.utcoffset() is None else moment.astimezone(UTC).replace(tzinfo=None)
+    except (OverflowError, ValueError):  # ValueError: the missing time of pandas, which is a datetime too.
+        return None
 
 
 def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | None:
@@ -90,7 +108,7 @@ def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | Non
     None: it is not such a text.
 
     Raises:
-        InputError: it is a local time that does not exist or exists twice.
+        InputError: it is a local time that does not exist or exists twice, or not in the years 1 to 9999 of UTC.
     """
     zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
     texts = pl.Series([text.strip()], dtype=pl.String)
@@ -101,6 +119,8 @@ def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | Non
         utc = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else times
         moment: datetime = utc.item()
         return moment.replace(tzinfo=UTC)
+    if times.is_not_null().item():
+        raise InputError(f"{where}: {text!r} is beyond the years 1 to 9999 in UTC; give a time within them")
     if zone is not None and times_of_texts(texts, pl.Datetime("us"))[1] is None:
         raise InputError(f"{where}: {text!r} names no single instant in {zone}; give its offset")
     return None

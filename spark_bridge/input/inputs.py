@@ -308,9 +308,8 @@ def _addition(name: str, expected: Any, fields: Mapping[str, Any]) -> str:
 
 def _cast(name: str, actual: str, expected: str) -> str:
     mended = f"cast it with .withColumn({name!r}, F.col({name!r}).cast({expected!r}))"
-    if {actual, expected} == {"timestamp", "timestamp_ntz"}:
-        other = 'pl.Datetime("us", "UTC")' if actual == "timestamp" else 'pl.Datetime("us")'
-        return f"declare it as {other}, or {mended}, which goes by the time zone of the session"
+    if (actual, expected) == ("timestamp_ntz", "timestamp"):
+        return f'declare it as pl.Datetime("us"), or {mended}, which goes by the time zone of the session'
     return mended
 
 

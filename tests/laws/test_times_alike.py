@@ -50,8 +50,8 @@ VALUES: dict[str, Any] = {
     "aware": NOON.replace(tzinfo=BERLIN),
     "date": NOON.date(),
 }
-KEEPS_NO_ZONE = ("text with offset", "aware")
-"""A row would lose the zone of these in a column without one; a watermark, which is only an instant, does not."""
+INSTANTS = ("text with offset", "aware")
+"""These name an instant by themselves: ``at=`` takes them, as it has no column, and a column without a zone has them in UTC."""
 
 TYPED = ("polars", "pandas", "pandas of objects", "Arrow", "a column of Arrow")
 """Rows of a library that has types: a column of text is text there, and the remedy is its own cast."""
@@ -84,7 +84,7 @@ def test_in_rows(kind: str, zone: str | None, form: str) -> None:
     engine, view = engine_of(zone)
     meaning = MEANINGS[kind, zone]
     is_text = form in TYPED and kind.startswith("text")
-    if is_text or meaning is None or (zone is None and kind in KEEPS_NO_ZONE):
+    if is_text or meaning is None:
         with pytest.raises(ec.InputError, match="'at'"):
             engine.push("s", FORMS[form](VALUES[kind]))
     else:
@@ -99,11 +99,9 @@ def test_in_lines_of_files(kind: str, zone: str | None) -> None:
     read, fault = csv_rows(f"{VALUES[kind]}\n".encode(), ["at"], schema)
     others, other_fault = json_rows(json.dumps({"at": VALUES[kind]}).encode() + b"\n", schema)
     assert read.equals(others)
-    # A file does not say in which zone its local times are, so they are refused as a naive value is.
-    fits = (kind == "text with offset") == (zone is not None)
-    assert (fault is None) == (other_fault is None) == fits
-    if fault is None:
-        assert as_instant(read["at"].item()) == MEANINGS[kind, zone]
+    assert fault is None
+    assert other_fault is None
+    assert as_instant(read["at"].item()) == MEANINGS[kind, zone]
 
 
 @pytest.mark.parametrize(("kind", "zone"), MEANINGS)
@@ -135,7 +133,7 @@ def test_as_processing_time(kind: str) -> None:
     ]
     for move in moves:
         engine, _ = engine_of(None)
-        if kind not in KEEPS_NO_ZONE:
+        if kind not in INSTANTS:
             with pytest.raises(ec.InputError, match="with its zone"):
                 move(engine)
         else:
@@ -167,9 +165,11 @@ def test_a_text_is_read_by_itself(
         column.item() for column, _ in alone[:bad]
     ]
     for (moment, offset, _), (column, fault) in zip(times, alone, strict=True):
-        if (offset is None) == (zone is None):
+        if offset is not None or zone != "Europe/Berlin":
             assert fault is None
             assert as_instant(column.item()) == as_instant(moment.replace(tzinfo=offset))
+        elif fault is None:
+            assert as_instant(column.item()) == moment.replace(tzinfo=BERLIN).astimezone(UTC)
 
 
 @pytest.mark.parametrize(
@@ -203,34 +203,3 @@ def test_texts_and_times_in_one_column() -> None:
     held = view.read().sort("at", nulls_last=True)
     assert held["at"].diff().to_physical()[1] == 1
     assert held["on"].to_list() == [date(2026, 2, 1), date(2026, 1, 31), None]
-
-
-@pytest.mark.parametrize("form", ["columns", "rows", "tuples", "polars", "pandas", "Arrow"])
-def test_a_refused_zone_comes_with_a_remedy_that_keeps_the_instant(form: str) -> None:
-    """Both ways that the message names are taken: the column is declared with a zone, or the value is given in UTC."""
-    given = FORMS[form](VALUES["aware"])
-    engine, _ = engine_of(None)
-    with pytest.raises(ec.InputError) as refused:
-        engine.push("s", given)
-    said = str(refused.value)
-    assert "pl.Datetime('us', 'UTC')" in said
-    with_zone, view = engine_of("UTC")
-    with_zone.push("s", given)
-    assert as_instant(view.read()["at"].item()) == ELEVEN
-    names: dict[str, Any] = {
-        "pl": pl, "pc": pytest.importorskip("pyarrow.compute"), "pa": pa, "UTC": UTC, "value": VALUES["aware"],
-        "frame": given, "table": given,
-    }  # fmt: skip
-    if form == "polars":
-        repaired = eval(f"frame{said.split('in UTC: ')[1]}", names)
-    elif form == "pandas":
-        exec(said.split("in UTC: ")[1], names)
-        repaired = names["frame"]
-    elif form == "Arrow":
-        repaired = eval(said.split("in UTC: ")[1], names)
-    else:
-        value = eval(said.split("or give ")[1].split(", as a column")[0], names)
-        repaired = FORMS[form](value)
-    engine, view = engine_of(None)
-    engine.push("s", repaired)
-    assert as_instant(view.read()["at"].item()) == ELEVEN

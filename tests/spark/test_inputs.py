@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge import run, run_batch
 from evercurrent.spark_bridge.input.inputs import (
     BEAT,
     TAG,
@@ -249,6 +249,36 @@ def test_what_a_declared_type_holds_is_taken_and_what_it_does_not_is_refused_by_
         InputError, match="source 'narrow': column 'n' has values that are not Int8: 300 in row 0"
     ):
         untagged(tagged(too_large, engine.sources).toArrow(), arriving(engine.sources))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_timestamp_in_a_column_without_a_zone_is_its_time_in_utc(spark, zone):
+    """Whatever the zone of the session is; and a timestamp without a zone is taken as it stands."""
+    columns = {"at": pl.Datetime("us"), "local": pl.Datetime("us"), "parts": pl.List(pl.Datetime("ms"))}
+    engine = ec.Engine()
+    source = engine.source("s", columns, event_time="at")
+    engine.view("all", source)
+    engine.view("hours", source.window(ec.fixed("1h")).group_by().agg(n=pl.len()))
+    engine.view("others", engine.source("others", {"on": pl.Date}))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        instants = "timestamp'2026-10-25T02:30:00+02:00', timestamp'2026-10-25T02:30:00+01:00'"
+        rows = spark.sql(
+            f"select explode(array({instants}, null)) at, timestamp_ntz'2026-10-25 02:30:00' local, array({instants}) parts"
+        )
+        others = spark.sql("select timestamp'2026-10-25T00:00:00Z' on")
+        with pytest.raises(InputError, match="column 'on' has values that are not Date"):
+            run_batch(engine, {"s": rows, "others": others.selectExpr("on + interval '1' hour as on")})
+        views = run_batch(engine, {"s": rows.where("at is not null"), "others": others})
+        held = views.view("all").read().sort("at")
+        assert views.view("others").read().rows() == [(date(2026, 10, 25),)]
+        assert views.view("hours").read()["n"].to_list() == [1, 1]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    first, second = datetime(2026, 10, 25, 0, 30), datetime(2026, 10, 25, 1, 30)
+    local = datetime(2026, 10, 25, 2, 30)
+    assert held.schema == columns
+    assert held.rows() == [(first, local, [first, second]), (second, local, [first, second])]
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class TestTypesOfText:
             ("price", "1.255"),
             ("day", "29.2.2020"),
             ("hour", "noon"),
-            ("zoned", "2020-01-01 12:00"),
+            ("zoned", "2020-01-01 12:00+1"),
             ("kind", "c"),
         ],
     )

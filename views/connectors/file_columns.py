@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
+from evercurrent.core.columns.lossless import as_type, in_utc, may_hold
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
 
@@ -110,16 +111,21 @@ def _is_kin(in_file: pl.DataType, declared: pl.DataType) -> bool:
     """Return whether both types can hold the same values."""
     if in_file == declared or in_file == pl.Null or (in_file.is_numeric() and declared.is_numeric()):
         return True
-    if isinstance(in_file, pl.Datetime) and isinstance(declared, pl.Datetime):
-        return (in_file.time_zone is None) == (declared.time_zone is None)
-    if isinstance(in_file, pl.Date) and isinstance(declared, pl.Datetime):
-        return declared.time_zone is None
+    if isinstance(declared, pl.Date | pl.Datetime):
+        return may_hold(declared, in_file)
     text = (pl.String, pl.Categorical, pl.Enum)
     if isinstance(in_file, text) and isinstance(declared, text):
         return True
-    return in_file.base_type() == declared.base_type() and (
-        in_file.is_nested() or isinstance(in_file, pl.Duration)
-    )
+    if isinstance(in_file, pl.Struct) and isinstance(declared, pl.Struct):
+        types = {field.name: as_type(field.dtype) for field in declared.fields}
+        return all(
+            _is_kin(as_type(each.dtype), types.get(each.name, as_type(each.dtype))) for each in in_file.fields
+        )
+    if in_file.base_type() != declared.base_type():
+        return False
+    if isinstance(in_file, pl.List | pl.Array) and isinstance(declared, pl.List | pl.Array):
+        return _is_kin(as_type(in_file.inner), as_type(declared.inner))
+    return in_file.is_nested() or isinstance(in_file, pl.Duration)
 
 
 def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) -> pl.DataFrame:
@@ -131,7 +137,7 @@ def fitted(frame: pl.DataFrame, target: Target, path: Path, rows_before: int) ->
     wide = target.wide
     columns: list[pl.Series] = []
     for name in (name for name in wide if name in frame.columns and name != EPOCH):
-        read_column = frame.get_column(name)
+        read_column = in_utc(frame.get_column(name), wide[name])
         column = read_column.cast(wide[name], strict=False)
         if column.dtype != read_column.dtype:
             changed = column.cast(read_column.dtype, strict=False).ne_missing(read_column)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache, partial
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evercurrent.core.data.errors import InputError, first_line
+from evercurrent.core.data.instants import in_utc
 
 MOST_DIGITS = 38
 """The most digits of polars' decimals."""
@@ -100,11 +103,22 @@ def _castable_type(dtype: pa.DataType) -> pa.DataType:
         case _ if types.is_decimal256(dtype) or (types.is_decimal(dtype) and dtype.scale < 0):
             whole = max(-dtype.scale, 0)
             return pa.decimal128(min(dtype.precision + whole, MOST_DIGITS), max(dtype.scale, 0))
-        case _ if types.is_timestamp(dtype) and dtype.unit == "s":
-            return pa.timestamp("ms", dtype.tz)
+        case _ if types.is_timestamp(dtype) and (dtype.unit == "s" or not _is_zone(dtype.tz)):
+            return pa.timestamp(
+                "ms" if dtype.unit == "s" else dtype.unit, dtype.tz if _is_zone(dtype.tz) else "UTC"
+            )
         case _ if types.is_duration(dtype) and dtype.unit == "s":
             return pa.duration("ms")
     return dtype
+
+
+@lru_cache(MOST_TYPES)
+def _is_zone(name: str | None) -> bool:
+    """Return whether a zone has a name in the database of zones, which polars needs; offsets of minutes have none."""
+    try:
+        return name is None or ZoneInfo(name).key == name
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
 
 
 def _without_views(column: pa.Array) -> pa.Array:
@@ -141,11 +155,24 @@ def _change_of_pandas(name: str, arrow: pa.DataType | None) -> Callable[[Any], A
     """Return the conversion of a column of pandas' or Arrow's type to one that polars reads; None if none is needed."""
     if arrow is not None:
         return None if readable_type(arrow) == arrow else _of_arrow
-    if name.startswith(("datetime64[s", "timedelta64[s")):
-        return lambda column: column.dt.as_unit("ms")
+    if name.startswith(("datetime64[", "timedelta64[")):
+        return _change_of_times(name)
     if name.startswith("Sparse["):
         return lambda column: column.sparse.to_dense()
     return _with_times if name == "object" else None
+
+
+def _change_of_times(name: str) -> Callable[[Any], Any] | None:
+    unit, _, zone = name.partition("[")[2].removesuffix("]").partition(", ")
+    in_seconds, is_offset = unit == "s", not _is_zone(zone or None)
+    if not in_seconds and not is_offset:
+        return None
+
+    def change(column: Any) -> Any:
+        column = column.dt.as_unit("ms") if in_seconds else column
+        return column.dt.tz_convert("UTC") if is_offset else column
+
+    return change
 
 
 def _of_arrow(column: Any) -> Any:
@@ -157,14 +184,29 @@ def _with_times(column: Any) -> Any:
     """Return objects of pandas that are times in a type of times, as Arrow and polars would read them as Python's."""
     inferred = column.infer_objects()
     if inferred.dtype.kind in "Mm":
-        return inferred
+        change = _change_of_pandas(str(inferred.dtype), None)
+        return inferred if change is None else change(inferred)
     if sys.modules["pandas"].api.types.infer_dtype(column, skipna=True) in MAY_BE_TIMES:
         for row, value in enumerate(
             column
         ):  # Times of several zones, or mixed with other objects, are rare and have no common type.
             if lost := lost_nanoseconds(value):
                 raise ValueError(f"it holds {value} in row {row}, {lost}")
+        has_zone = {value.tzinfo is not None for value in column if isinstance(value, datetime)}
+        if True in has_zone:
+            zone = UTC if len(has_zone) == 1 else None  # Beside times without a zone, which are no instants.
+            values = [_in_one_zone(row, value, zone) for row, value in enumerate(column)]
+            return type(column)(values, index=column.index, dtype=object)
     return column
+
+
+def _in_one_zone(row: int, value: object, zone: tzinfo | None) -> object:
+    """Return a time with a zone as the time in UTC, which polars would convert to the zone of the first one."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return value
+    if (utc := in_utc(value)) is None:
+        raise ValueError(f"it holds {value} in row {row}, which is beyond the years 1 to 9999 in UTC")
+    return utc.replace(tzinfo=zone)
 
 
 def lost_nanoseconds(value: object) -> str | None:

@@ -29,8 +29,14 @@ def refusal(
 
 def cast_hint(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.DataType) -> str:
     """Return the hint for casting a column to another type."""
-    if isinstance(source_type, pl.Datetime) and isinstance(dtype, pl.Datetime):
-        return _zone_hint(origin, name, dtype.time_zone)  # The unit alone never needs a cast.
+    if (
+        isinstance(source_type, pl.Datetime)
+        and isinstance(dtype, pl.Datetime)
+        and dtype.time_zone is not None
+    ):
+        return _zone_hint(
+            origin, name, dtype.time_zone
+        )  # The unit alone never needs a cast, nor does a type without a zone.
     match origin:
         case "polars" if isinstance(source_type, pl.String) and isinstance(
             dtype, pl.Date | pl.Datetime | pl.Time
@@ -74,49 +80,30 @@ def _fitting(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.Data
     return f"correct the rows, or {wider}"
 
 
-def _zone_hint(origin: Origin, name: str, zone: str | None) -> str:
-    """Return the hint for adding or removing the zone of a time."""
-    zone_name = "UTC" if zone is None else zone
+ZONE_OF_VALUE = (
+    "say which zone is meant with value.replace(tzinfo=UTC), or value.replace(tzinfo=ZoneInfo('Europe/Berlin')) for "
+    "another one"
+)
+"""The hint for adding the zone of a ``datetime``."""
+
+
+def _zone_hint(origin: Origin, name: str, zone: str) -> str:
+    """Return the hint for adding the zone of a time."""
     match origin:
         case "polars":
-            if zone is None:
-                way = ".dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
-                return f"{declare_zone(name)}, or give the time in UTC: .with_columns(pl.col({name!r}){way})"
-            return f"say which zone is meant with .with_columns(pl.col({name!r}).dt.replace_time_zone({zone_name!r}))"
+            return (
+                f"say which zone is meant with .with_columns(pl.col({name!r}).dt.replace_time_zone({zone!r}))"
+            )
         case "pandas":
-            if zone is None:
-                way = f"frame[{name!r}] = frame[{name!r}].dt.tz_convert('UTC').dt.tz_localize(None)"
-                return f"{declare_zone(name)}, or give the time in UTC: {way}"
-            return f"say which zone is meant with frame[{name!r}] = frame[{name!r}].dt.tz_localize({zone_name!r})"
+            return f"say which zone is meant with frame[{name!r}] = frame[{name!r}].dt.tz_localize({zone!r})"
         case "arrow":
             at, column = f"table.schema.get_field_index({name!r})", f"table[{name!r}]"
-            if zone is None:
-                in_utc = f"pc.local_timestamp({column}.cast(pa.timestamp({column}.type.unit, 'UTC')))"
-                return f"{declare_zone(name)}, or give the time in UTC: table.set_column({at}, {name!r}, {in_utc})"
-            call = f"pc.assume_timezone({column}, {zone_name!r})"
+            call = f"pc.assume_timezone({column}, {zone!r})"
             return f"say which zone is meant with table.set_column({at}, {name!r}, {call})"
         case "spark":
-            return "declare it with the zone that it has: Spark's timestamp is pl.Datetime('us', 'UTC'), timestamp_ntz has none"
+            return "declare it without a zone, as Spark's timestamp_ntz has none: pl.Datetime('us')"
         case "python":
-            return zone_of_value(zone)
-
-
-def declare_zone(name: str) -> str:
-    """Return the first way out for times with a zone: the column keeps it."""
-    return f"declare {name!r} as pl.Datetime('us', 'UTC')"
-
-
-def zone_of_value(zone: str | None) -> str:
-    """Return the hint for adding or removing the zone of a ``datetime``."""
-    if zone is None:
-        return (
-            "declare the column as pl.Datetime('us', 'UTC'), or give value.astimezone(UTC).replace(tzinfo=None), as a column without a zone "
-            "is read as UTC"
-        )
-    return (
-        "say which zone is meant with value.replace(tzinfo=UTC), or value.replace(tzinfo=ZoneInfo('Europe/Berlin')) for "
-        "another one"
-    )
+            return ZONE_OF_VALUE
 
 
 def spelled(dtype: pl.DataType) -> str:

@@ -12,10 +12,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import as_type
+from evercurrent.core.columns.json_texts import as_text
+from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
 from evercurrent.core.columns.ownership import owned, owned_arrow
-from evercurrent.core.columns.time_texts import READ_AS, has_offset, times_of_texts
+from evercurrent.core.columns.time_texts import READ_AS
 from evercurrent.core.data.errors import InputError, first_line
+from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import listed, with_diff
 
 from .foreign_columns import (
@@ -26,7 +28,8 @@ from .foreign_columns import (
     readable_numpy,
     readable_pandas,
 )
-from .input_hints import Origin, zone_of_value
+from .input_hints import ZONE_OF_VALUE, Origin
+from .nested_times import as_texts, has_times, times_inside, times_of, with_texts
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
 
@@ -92,6 +95,21 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
         mends = "" if column is None else "; cast it to a type that polars has"
         raise InputError(
             f"{about}: cannot make a frame of {type(data).__name__}: {first_line(error)}{mends}"
+        ) from error
+
+
+def time_value(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+    """Return a value that is given for a column with times, as that column with one row: as it is read in a row.
+
+    Raises:
+        InputError: it does not go with the column.
+    """
+    try:
+        frame = pushed_frame(where, pl.Schema({name: dtype}), {name: [value]}).frame
+        return exactly(frame.get_column(name), dtype)
+    except (InputError, LossyValueError) as error:
+        raise InputError(
+            f"{where}: {name} {value!r} does not go with the column, which is {dtype}"
         ) from error
 
 
@@ -214,8 +232,12 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
         for row, value in enumerate(values):
             if (what := next(_misfits(value, dtype), None)) is not None:
                 raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
-    if isinstance(dtype, READ_AS) and any(isinstance(value, str) for value in values):
-        return _with_texts(where, name, values, dtype)
+    if isinstance(dtype, READ_AS):
+        if any(isinstance(value, str) for value in values):
+            return _with_texts(where, name, values, dtype)
+        values = [_as_time(value, dtype) for value in values]
+    elif has_times(dtype) and (texts := with_texts(values, dtype)) is not None:
+        return read_texts(where, _column(where, name, texts, as_texts(dtype)), dtype)
     try:
         column = pl.Series(name, values, dtype)
     except (
@@ -250,25 +272,21 @@ def _with_texts(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Se
 
 
 def read_texts(where: str, texts: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Return a column of texts as one of dates or datetimes.
+    """Return a column of texts as one of dates or datetimes, also inside of lists, arrays and structs.
 
     Raises:
         InputError: a text names no single value of the type; names it and its row.
     """
-    times, bad = times_of_texts(texts, dtype)
+    times, bad = times_inside(texts, dtype)
     if bad is None:
         return times
-    text = texts[bad]
+    text = as_text(texts.slice(bad, 1)).item() if dtype.is_nested() else repr(texts[bad])
     zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
-    if zone is None and has_offset(texts.slice(bad, 1)).item():
-        way_out = "it has an offset, and the column no time zone: declare the column with one, or leave the offset out"
-    elif zone is None:
-        way_out = f"write it as in {'2026-01-31' if dtype == pl.Date else '2026-01-31 12:50:00'}"
-    else:
-        way_out = f"write it as in 2026-01-31 12:50:00+00:00, or as a local time of {zone} that exists once"
-    finest = f" not finer than {dtype.time_unit}" if isinstance(dtype, pl.Datetime) else ""
+    way_out = f"write it as in {'2026-01-31' if dtype == pl.Date else '2026-01-31 12:50:00'}"
+    if zone is not None:
+        way_out += f"+00:00, or as a local time of {zone} that exists once"
     raise InputError(
-        f"{where}: column {texts.name!r} holds {text!r} in row {bad}, which is not of its declared type {dtype}{finest}; "
+        f"{where}: column {texts.name!r} holds {text} in row {bad}, which is not of its declared type {dtype}{times_of(dtype)}; "
         f"{way_out}"
     )
 
@@ -316,12 +334,10 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"the number {value}; give datetimes, or pl.from_epoch(...)"
         case ((int() | float()), pl.Duration() | pl.Time()):
             yield f"the number {value}; give {'timedeltas' if isinstance(dtype, pl.Duration) else 'times'}"
-        case datetime(), pl.Datetime() if (value.tzinfo is None) != (dtype.time_zone is None):
-            has, wants = ("no time zone", "one") if value.tzinfo is None else ("a time zone", "none")
-            yield (
-                f"{value}, which has {has}, and the column is declared with {wants}; "
-                f"{zone_of_value(dtype.time_zone)}"
-            )
+        case datetime(), (pl.Datetime() | pl.Date()) if value.tzinfo is not None:
+            yield from _misfits_of_instant(value, dtype)
+        case datetime(), pl.Datetime(time_zone=str()):
+            yield f"{value}, which has no time zone, and the column is declared with one; {ZONE_OF_VALUE}"
         case date(), pl.Datetime(time_zone=str()) if not isinstance(value, datetime):
             yield (
                 f"{value}, which has no time zone, and the column is declared with one; "
@@ -331,12 +347,35 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Datetime('us')"
         case timedelta(), pl.Duration(time_unit="ms") if value.microseconds % 1000:
             yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Duration('us')"
-        case datetime(), pl.Date() if value.tzinfo is not None or value.time() != time():
+        case datetime(), pl.Date() if value.time() != time():
             yield f"{value}, which is more than a date; use .date(), or declare pl.Datetime('us')"
         case Decimal(), pl.Decimal(scale=scale) if _decimals(value) > scale:
             yield f"{value}, which has more than {scale} decimals; round it, or declare more of them"
         case _:
             return
+
+
+def _as_time(value: object, dtype: pl.DataType) -> object:
+    """Return a time, or anything else, as polars takes it beside others: in UTC where there is no zone, a date as its midnight."""
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+        return value
+    if isinstance(value, datetime):
+        utc = value if value.tzinfo is None else in_utc(value)
+        return utc.date() if utc is not None and isinstance(dtype, pl.Date) else utc
+    if isinstance(value, date) and isinstance(dtype, pl.Datetime):
+        return datetime.combine(value, time())
+    return value
+
+
+def _misfits_of_instant(value: datetime, dtype: pl.DataType) -> Iterator[str]:
+    """Yield why a column does not hold a time with a zone, which is converted to UTC."""
+    utc = in_utc(value)
+    if utc is None:
+        yield f"{value}, which is beyond the years 1 to 9999 in UTC; correct it, or leave the row out"
+        return
+    zoneless = pl.Datetime(dtype.time_unit) if isinstance(dtype, pl.Datetime) else dtype
+    for misfit in _misfits(utc, zoneless):
+        yield f"{value}, which in UTC is {misfit}"
 
 
 def _decimals(value: Decimal) -> int:

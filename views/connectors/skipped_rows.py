@@ -27,6 +27,7 @@ from .text_files import (
     csv_rows,
     csv_table,
     from_text,
+    is_converted,
     json_fault,
     json_rows,
     json_table,
@@ -135,7 +136,10 @@ def _convertible(
 def _bad_rows(name: str, column: pa.ChunkedArray, dtype: pl.DataType) -> Mask:
     """Return which values do not fit the type of their column."""
     nothing = np.zeros(len(column), dtype=np.bool_)
-    if not pa.types.is_large_string(column.type):
+    if not is_converted(column, dtype):
+        return nothing
+    if dtype.is_nested():
+        nothing[bad_places(len(column), _fits(name, column.combine_chunks(), dtype))] = True
         return nothing
     bad = _bad_texts(name, pc.unique(column), dtype)
     is_bad = pc.is_in(column, value_set=bad) if len(bad) else pa.array(nothing)
@@ -146,10 +150,11 @@ def _bad_rows(name: str, column: pa.ChunkedArray, dtype: pl.DataType) -> Mask:
 
 def _bad_texts(name: str, texts: pa.Array, dtype: pl.DataType) -> pa.Array:
     """Return those of some texts that are no values of the type."""
-    if isinstance(dtype, pl.String | pl.Categorical):
-        return texts.slice(0, 0)
+    return texts.take(pa.array(bad_places(len(texts), _fits(name, texts, dtype)), pa.int64()))
 
-    def fits(start: int, end: int) -> bool:
-        return from_text(name, pa.chunked_array([texts.slice(start, end - start)]), dtype)[1] is None
 
-    return texts.take(pa.array(bad_places(len(texts), fits), pa.int64()))
+def _fits(name: str, values: pa.Array, dtype: pl.DataType) -> Callable[[int, int], bool]:
+    """Return whether the values from a place to another one are all of the type."""
+    return lambda start, end: (
+        from_text(name, pa.chunked_array([values.slice(start, end - start)]), dtype)[1] is None
+    )

@@ -16,10 +16,12 @@ from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
+from evercurrent.core.columns.time_texts import READ_AS
 from evercurrent.core.data.schema import DIFF, listed
 
 from .file_columns import WHICH_DIFF
 from .json_numbers import QUOTED, with_odd_numbers
+from .nested_times import as_texts, has_times, times_inside, times_of
 from .text_bytes import first_odd_byte
 
 
@@ -233,12 +235,12 @@ def _is_beyond_floats(line: bytes, value: object) -> bool:
 
 
 def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
-    """Return the type as which JSON is read: text for times (except in nested values), and lists that pyarrow can read."""
+    """Return the type as which JSON is read: text for dates and times, and lists that pyarrow can read."""
     if isinstance(dtype, pl.List | pl.Array):
         return pa.list_(_json_type(_instance(dtype.inner), inner=True))
     if isinstance(dtype, pl.Struct):
         return pa.struct([(f.name, _json_type(_instance(f.dtype), inner=True)) for f in dtype.fields])
-    if _is_text(dtype) or (dtype.is_temporal() and not inner):
+    if _is_text(dtype) or isinstance(dtype, READ_AS) or (dtype.is_temporal() and not inner):
         return pa.large_string()
     return _arrow_type(dtype)
 
@@ -266,8 +268,8 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
     """Return the message for a value that does not fit its column's type."""
     form = ""
     if isinstance(dtype, pl.Datetime):
-        zone = "+00:00" if dtype.time_zone else ""
-        form = f" (such as 2011-12-09 12:50:00{zone}, not finer than {dtype.time_unit})"
+        zone = f"+00:00, or as a local time of {dtype.time_zone} that exists once" if dtype.time_zone else ""
+        form = f" (such as 2011-12-09 12:50:00{zone},{times_of(dtype)})"
     if isinstance(dtype, pl.Enum):
         return f"column {name!r}: {_short(value)} is none of {_short(listed(dtype.categories))}; correct the value or declare it"
     return (
@@ -281,7 +283,7 @@ def converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     fault: Fault | None = None
     for name in table.column_names:
         texts, dtype = table.column(name), schema[name]
-        if not pa.types.is_large_string(texts.type) or isinstance(dtype, pl.String | pl.Categorical):
+        if not is_converted(texts, dtype):
             columns.append(pl.Series(name, texts))
             continue
         column, bad = from_text(name, texts, dtype)
@@ -292,8 +294,15 @@ def converted(table: pa.Table, schema: pl.Schema) -> Parsed:
     return pl.DataFrame([column.head(rows) for column in columns]), fault
 
 
+def is_converted(values: pa.ChunkedArray, dtype: pl.DataType) -> bool:
+    """Return whether values are texts, or have texts inside, that stand for values of another type."""
+    if pa.types.is_large_string(values.type):
+        return not isinstance(dtype, pl.String | pl.Categorical)
+    return dtype.is_nested() and has_times(dtype)
+
+
 def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.Series, int | None]:
-    """Return a column read from strings, and the index of the first string that is not of the type."""
+    """Return a column read from strings, times in nested values too, and the index of the first that is not of the type."""
     if isinstance(dtype, pl.Enum):
         strings = pl.Series(name, text)
         odd = strings.is_not_null() & ~strings.is_in(dtype.categories.to_list())
@@ -302,6 +311,8 @@ def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.
         strings = pl.Series(name, text)
         times = strings.str.to_time("%H:%M:%S%.f", strict=False)
         return times, next(iter((times.is_null() & strings.is_not_null()).arg_true()), None)
+    if has_times(dtype):
+        return times_inside(pl.Series(name, text).cast(as_texts(dtype)), dtype)
     if name == DIFF:
         text = pc.replace_substring_regex(text, r"^\+", "")
     target = _arrow_type(dtype)

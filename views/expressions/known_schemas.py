@@ -6,6 +6,7 @@ expressions, and each declared column is checked more than once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -22,6 +23,9 @@ MOST = 2000
 
 LONGEST, PER_COLUMN = 2000, 20
 """The most bytes of a cached expression, and bytes counted for each column of the schema: larger ones rarely recur."""
+
+_DATETIME = re.compile(r"[Dd]atetime[(\[]'?[mnuμ]s'?(?:, '?([^)\]']+))?")
+"""A type of datetimes in messages of polars, with its zone."""
 
 _known: dict[Hashable, pl.Schema] = {}
 
@@ -99,4 +103,14 @@ def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.
     try:
         return make().collect_schema()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise PlanError(f"{about}: {first_line(error)}") from error
+        raise PlanError(f"{about}: {first_line(error)}{_zone_hint(str(error))}") from error
+
+
+def _zone_hint(message: str) -> str:
+    """Return the way out where polars refuses a time with a zone beside one without, which is in UTC."""
+    if {zone != "" for zone in _DATETIME.findall(message)} != {True, False}:
+        return ""
+    return (
+        "; a column without a zone is read as UTC: give it the zone with .dt.replace_time_zone('UTC'), or compare it with a "
+        "time in UTC without a zone"
+    )

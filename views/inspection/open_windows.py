@@ -16,6 +16,8 @@ from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
+from ..connectors.nested_times import has_times
+from ..connectors.pushed_frames import time_value
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 
@@ -110,6 +112,8 @@ def bounds_of(where: str, window: object) -> tuple[object, ...]:
 
 def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
     """Return a value as a literal of the column's type; 1.5 or "1" for a column of whole numbers is refused."""
+    if has_times(dtype):
+        return time_value(where, name, value, dtype)
     try:
         column = pl.Series(name, [value], dtype if value is None else None)
         literal = column.cast(dtype)
@@ -127,5 +131,5 @@ def _kind(dtype: pl.DataType) -> object:
     if dtype.is_numeric():
         return "number"
     if dtype.is_temporal():
-        return "time of day" if dtype == pl.Time else "length" if dtype == pl.Duration else "time"
+        return "time of day" if dtype == pl.Time else "length"
     return pl.String if dtype in (pl.String, pl.Categorical, pl.Enum) else dtype.base_type()

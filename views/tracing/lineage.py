@@ -11,6 +11,8 @@ import polars as pl
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF
 
+from ..connectors.nested_times import has_times
+from ..connectors.pushed_frames import time_value
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.batch import is_among
@@ -133,10 +135,11 @@ def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
         )
     one_row = []
     for name, value in row.items():
+        if has_times(schema[name]):
+            one_row.append(time_value(f"view {view!r}", name, value, schema[name]))
+            continue
         try:
             column = pl.Series(name, [value], schema[name])
-            if column.dtype != schema[name]:  # As polars makes a datetime of what is asked for as a date.
-                raise TypeError(f"a value of {column.dtype}")
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise InputError(
                 f"view {view!r}: {name} {value!r} does not go with the column, which is {schema[name]}"
