@@ -23,6 +23,8 @@ from transcripts_checked import assert_deltas_are_the_contents, transcripts_held
 
 refuse_untagged()
 
+gc.disable()  # Until all tests are collected: of what is loaded nothing is garbage.
+
 TESTS = Path(__file__).resolve().parent
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
@@ -115,6 +117,7 @@ def pytest_collection_finish() -> None:
     """Leave the modules and tests that are loaded to themselves: looking for garbage among them takes a twentieth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

@@ -22,7 +22,16 @@ def test_every_test_that_is_named_is_there() -> None:
 
 def test_the_session_of_spark_is_of_one_process_and_begins_first() -> None:
     """Its other files come with the first of them, whatever their place."""
-    assert together(f"tests/{LONGEST_FIRST[0]}::test_batch") == "spark" == together("tests/spark/test_types.py::test_x[1]")
+    assert (
+        together(f"tests/{LONGEST_FIRST[0]}::test_batch")
+        == "spark"
+        == together("tests/spark/test_types.py::test_x[1]")
+    )
     assert together("tests/spark/test_cluster.py::test_on_a_cluster") == "tests/spark/test_cluster.py"
-    assert together("src/evercurrent/spark_bridge/deploy.py::archive") == "src/evercurrent/spark_bridge/deploy.py"
-    assert rank(f"tests/{LONGEST_FIRST[1]}::test_a") < rank("tests/test_site.py::test_a") == rank("src/x.py::x")
+    assert (
+        together("src/evercurrent/spark_bridge/deploy.py::archive")
+        == "src/evercurrent/spark_bridge/deploy.py"
+    )
+    assert (
+        rank(f"tests/{LONGEST_FIRST[1]}::test_a") < rank("tests/test_site.py::test_a") == rank("src/x.py::x")
+    )
