@@ -5,6 +5,8 @@ what draws and recomputes examples, where a branch is an operator or a kind of v
 drawn, and what after it. Kept are few that together took all branches, those first that add most in their time,
 and then, for a share of the time that the law had, those that are least like the others. At last the faults of
 ``planted.py`` are planted: what as many random examples find as the law has, the chosen ones find too, or get the one that finds it.
+
+``--applies`` says how many of the examples that are kept of each law still apply, and fails if one does not.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
@@ -292,6 +294,30 @@ def covering(
     return found
 
 
+@dataclass
+class Applying:
+    """A plugin of pytest that runs the examples that are kept, and nothing else."""
+
+    of: Path = KEPT
+    lapsed: list[str] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
+        chosen = read_if_there(self.of).get(pyfuncitem.nodeid)
+        if chosen is not None:
+            outcome = Outcome(chosen)
+            names = pyfuncitem._fixtureinfo.argnames
+            run_chosen(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names}, outcome)
+            print(f"{pyfuncitem.nodeid}: {len(outcome.applied)} of {len(chosen.examples)} apply", flush=True)
+            self.lapsed += [pyfuncitem.nodeid] * bool(outcome.lapsed)
+        return True
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.lapsed:
+            print(f"choose anew for {len(self.lapsed)} laws: {' '.join(self.lapsed)}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seconds", type=float, default=60, help="processor time for a law")
@@ -305,6 +331,9 @@ def main() -> int:
         "--plants", action="store_true", help="choose nothing anew, only look which plants are found"
     )
     options.add_argument(
+        "--applies", action="store_true", help="choose nothing, only say how many of those kept still apply"
+    )
+    options.add_argument(
         "laws",
         nargs=argparse.REMAINDER,
         help="files and tests, and options of pytest; else all that have some",
@@ -313,7 +342,9 @@ def main() -> int:
     os.environ |= {"EVERCURRENT_TEST_PROFILE": "quick", "EVERCURRENT_TEST_EXAMPLES": "random"}
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.chdir(ROOT)
-    plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into, given.plants)
+    plugin: Applying | Choosing = Applying(given.into)
+    if not given.applies:
+        plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into, given.plants)
     laws = given.laws or sorted(read_if_there(given.into))
     return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", *laws], plugins=[plugin]))
 

@@ -16,11 +16,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from chosen_examples import Outcome, chosen_first, kept
+from distribution import rank, together
 from evercurrent.core.data.tags import refuse_untagged
 from evercurrent.views.testing.pytest_plugin import TranscriptItem
 from transcripts_checked import assert_deltas_are_the_contents, transcripts_held_to_contract
 
 refuse_untagged()
+
+gc.disable()  # Until all tests are collected: of what is loaded nothing is garbage.
 
 TESTS = Path(__file__).resolve().parent
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -59,25 +62,12 @@ def is_open(descriptor: int) -> None:
     os.fstat(descriptor)
 
 
-WITHOUT_THE_SESSION = (
-    "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_cluster", "test_cluster_kills", "test_deploy",
-    "test_early_worker", "test_examples", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
-)  # fmt: skip
-"""Files of ``tests/spark`` that need no Spark, or start one of their own."""
-
-
-IN_ANOTHER_PROCESS = (
-    "test_another_process_gives_the_same_bytes",
-    "test_identities_are_the_same_in_another_process",
-)
-"""Tests that ask the same process, see ``other_process``."""
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """With ``--dist loadgroup`` tests that share something dear go to one worker: a session of Spark, another process.
+    """With ``--dist loadgroup`` the tests of a file go to one worker, and all that share a session of Spark, or another process.
 
-    Marks would say so too, but pytest-xdist 3.8 writes them into names where pytest 9.2 does not look.
+    What a file computes once is then computed once, and there is little to hand out. Marks would say so too, but pytest-xdist 3.8
+    writes them into names where pytest 9.2 does not look.
     """
     if config.getvalue("dist") != "loadgroup":
         return None
@@ -85,13 +75,15 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
 
     class Together(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.partition("::")[2].partition("[")[0] in IN_ANOTHER_PROCESS:
-                return "another process"
-            folder, _, name = nodeid.partition("tests/spark/")
-            shares = not folder and name and name.partition(".py")[0] not in WITHOUT_THE_SESSION
-            return "spark" if shares else str(super()._split_scope(nodeid))
+            return together(nodeid)
 
+    config.option.loadscopereorder = False  # By number of tests, which says nothing of how long they take.
     return Together(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: the others stay in their order."""
+    items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,6 +117,7 @@ def pytest_collection_finish() -> None:
     """Leave the modules and tests that are loaded to themselves: looking for garbage among them takes a twentieth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

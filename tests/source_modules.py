@@ -83,23 +83,31 @@ def trees() -> dict[str, tuple[ast.Module, dict[str, str]]]:
 
 
 @cache
+def classes_and_unions() -> tuple[tuple[str, str, frozenset[str]], ...]:
+    """Each class, and each name of a union or tuple: its module, its name, and what its bases or its parts mean."""
+    found = []
+    for module, (tree, names) in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                name, bases = node.name, node.bases
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.Tuple):
+                target, bases = node.targets[0], [*classes_in(node.value)]
+                name = target.id if isinstance(target, ast.Name) else ""
+            else:
+                continue
+            meant = {names.get(base.id, "") for base in bases if isinstance(base, ast.Name)} - {""}
+            if name and meant:
+                found.append((module, name, frozenset(meant)))
+    return tuple(found)
+
+
+@cache
 def members_of(family: Family) -> frozenset[str]:
     """All classes of a family, and names of unions of them."""
     members, before = {family.base}, set[str]()
     while members != before:
         before = set(members)
-        for module, (tree, names) in trees().items():
-            for node in ast.walk(tree):
-                bases = node.bases if isinstance(node, ast.ClassDef) else []
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.Tuple):
-                    bases, (name, *_) = [*classes_in(node.value)], node.targets
-                    named = name.id if isinstance(name, ast.Name) else ""
-                else:
-                    named = node.name if isinstance(node, ast.ClassDef) else ""
-                if named and any(
-                    isinstance(base, ast.Name) and names.get(base.id) in members for base in bases
-                ):
-                    members.add(f"{module}.{named}")
+        members |= {f"{module}.{name}" for module, name, bases in classes_and_unions() if bases & members}
     return frozenset(members)
 
 
@@ -113,7 +121,13 @@ def classes_in(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
+@cache
+def tested_classes(tree: ast.AST) -> tuple[tuple[int, ast.expr, str], ...]:
+    """The classes that a module asks for, with their lines and as they are written."""
+    return tuple((line, each, ast.unparse(each)) for line, each in _tested_classes(tree))
+
+
+def _tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
     """The classes in ``isinstance``, ``issubclass``, class patterns and comparisons of types, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass):
@@ -131,8 +145,8 @@ def tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
 def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
     """Where a module asks for a class of a family, other than those that it defines itself."""
     return [
-        f"{module}:{line}: {ast.unparse(each)}"
-        for line, each in tested_classes(tree)
+        f"{module}:{line}: {written}"
+        for line, each, written in tested_classes(tree)
         if (meant := meaning_of(each, names)) in members_of(family)
         and meant not in family.types
         and meant.rpartition(".")[0] != module

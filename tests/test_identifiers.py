@@ -93,11 +93,13 @@ def local_names(tree: ast.AST) -> Bound:
         yield from local_names(node)
 
 
+@cache
 def speaking(tree: ast.AST) -> list[tuple[int, str]]:
     """The names of a module that are built of words of speech."""
     return [(line, name) for line, name in identifiers(tree) if any(map(SPEECH.fullmatch, words_of(name)))]
 
 
+@cache
 def vague(tree: ast.AST) -> list[tuple[int, str]]:
     """The local names of a module that say how something came."""
     return [(line, name) for line, name in local_names(tree) if HOW_IT_CAME.fullmatch(name)]

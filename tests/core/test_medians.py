@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import polars as pl
@@ -26,7 +27,10 @@ from evercurrent.views.compiler import aggregate_states
 NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_numeric()]
 
 
-def declared(engine: ec.Engine, dtype: Any) -> None:
+@cache
+def declared(dtype: Any, *, by_ranks: bool) -> ec.Engine:
+    """The views without any row, compiled once: an example has a fork of them."""
+    engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64, "x": dtype}, kind="diffs")
     x = pl.col("x")
     quantiles = {
@@ -39,6 +43,11 @@ def declared(engine: ec.Engine, dtype: Any) -> None:
     )
     engine.view("of all", rows.group_by().agg(x.median(), high=x.quantile(0.9)))
     engine.view("quantiles", rows.group_by("k").agg(**quantiles))
+    ranked = Mock(side_effect=aggregate_states.ranked if by_ranks else lambda expr: None)
+    with patch.object(aggregate_states, "ranked", ranked):
+        engine.views["by key"].read()
+    assert ranked.called, "compiled here"
+    return engine
 
 
 @pytest.mark.parametrize("at_once", [0, 8, 1000])
@@ -49,15 +58,12 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     value = st.sampled_from([*VALUES[dtype], None])
     row = st.tuples(st.integers(0, 2), value, st.sampled_from([1, 1, 2, 3, -1]))
     epochs = data.draw(st.lists(st.lists(row, max_size=8), min_size=1, max_size=3))
-    engine, whole = ec.Engine(), ec.Engine()
-    declared(engine, dtype)
-    declared(whole, dtype)
+    engine, whole = (declared(dtype, by_ranks=by_ranks).fork() for by_ranks in (True, False))
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]
-    with patch.object(aggregate_states, "ranked", lambda expr: None):
-        for frame in frames:
-            whole.push("rows", frame)
+    for frame in frames:
+        whole.push("rows", frame)
     with (
         patch.object(spine, "AT_ONCE", at_once),
         patch.object(row_merge, "FEW_ENTRIES", 1),

@@ -26,6 +26,7 @@ from evercurrent.spark_bridge.runtime.session import local_session, session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, Killed
+from spark.standalone import LIGHT
 
 BEGIN = datetime(2026, 1, 1)
 HITS = {"user": pl.Int64(), "x": pl.Int64(), "at": pl.Datetime("us"), "_diff": pl.Int64()}
@@ -34,6 +35,8 @@ BUCKETS = 3
 ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": LIGHT,
     "spark.executor.memory": "512m",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",

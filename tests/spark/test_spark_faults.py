@@ -27,7 +27,7 @@ LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 HITS = batches(5 if LONG else 3, 16)
 SHORT = HITS if LONG else HITS[:2]
 """Where there are many operations."""
-DRIVEN = batches(6, 16)
+DRIVEN = batches(6 if LONG else 5, 16)
 """Where an epoch has few: a commit is a file and its record."""
 MORE = batches(12, 6)
 WHENS: tuple[When, ...] = ("before", "after", "torn")
@@ -109,32 +109,36 @@ def test_the_undisturbed_run_is_what_the_embedded_engine_says(tmp_path: Path) ->
 # The store fails once
 
 
+FEW = 30
+"""So many operations fail each, where there is little time; of more some of every kind."""
+
 IN_TURN = "in turn"
 """Each operation fails in one of the three ways; what is the same operation in each epoch, in another in the next."""
 
 
-def way_of(n: int, when: str) -> When:
-    return WHENS[(n + n // len(WHENS)) % len(WHENS)] if when == IN_TURN else cast(When, when)
+def failing(done: Sequence[tuple[str, str]], when: str) -> list[tuple[int, When]]:
+    """Which operations fail, and how; one after all of them does not."""
+    if when != IN_TURN:
+        return [(n, cast(When, when)) for n in range(len(done) + 1)]
+    numbers: Sequence[int] = range(len(done))
+    if len(done) > FEW:
+        numbers = [number for some in of_every_kind(done).values() for number in some]
+    return [*((n, WHENS[(place + place // 3) % 3]) for place, n in enumerate(numbers)), (len(done), "before")]
 
 
 @pytest.mark.parametrize(
     ("elsewhere", "when"),
-    [
-        *((False, when) for when in (WHENS if LONG else (IN_TURN,))),
-        *((True, when) for when in WHENS),
-    ],
+    [(elsewhere, when) for elsewhere in (False, True) for when in (WHENS if LONG else (IN_TURN,))],
     ids=lambda each: each if isinstance(each, str) else ("driver", "elsewhere")[each],
 )
 def test_a_driver_that_lives_on_is_offered_the_batch_again(
     elsewhere: bool, when: str, tmp_path: Path
 ) -> None:
     """A162 in buckets: a failed epoch has not happened, in the store and in memory."""
-    frames = SHORT if elsewhere else DRIVEN
-    expected, failures = undisturbed(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames), 0
-    # Where there are many operations each fails in one of the three ways.
-    few = elsewhere and not LONG
-    for n in itertools.count(WHENS.index(cast(When, when)) if few else 0, len(WHENS) if few else 1):
-        store = FailingStore(LocalStore(tmp_path / str(n)), n, way_of(n, when))
+    frames, failures = SHORT if elsewhere else DRIVEN, 0
+    expected, done = counted(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames)
+    for n, way in failing(done, when):
+        store = FailingStore(LocalStore(tmp_path / str(n)), n, way)
         offering = None
         while offering is None:
             with suppress(InjectedError):
@@ -148,10 +152,18 @@ def test_a_driver_that_lives_on_is_offered_the_batch_again(
                 assert memory(offering) == before, f"operation {n}: {store.done[-1]}"
                 assert offering.offer(number, {"hits": frame})
         assert seen(tmp_path / str(n)) == expected, f"operation {n}: {store.done[n : n + 1]}"
+        assert store.has_failed == (n < len(done))
         shutil.rmtree(tmp_path / str(n))
-        if not store.has_failed:
-            break
     assert failures > 10
+
+
+def counted(
+    folder: Path, *, elsewhere: bool, frames: Sequence[pl.DataFrame]
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """What an undisturbed driver leaves behind, and its operations in the store."""
+    store = FailingStore(LocalStore(folder))
+    offer_all(opened(store, elsewhere=elsewhere), frames)
+    return seen(folder), list(store.done)
 
 
 def memory(offering: Offering) -> tuple[Any, ...]:
@@ -170,34 +182,39 @@ def memory(offering: Offering) -> tuple[Any, ...]:
 def test_a_driver_is_killed_at_every_operation(elsewhere: bool, tmp_path: Path) -> None:
     """A163 in buckets. To be killed after an operation is to be killed before the next one, so it is enough to tear each in two.
 
-    Where an epoch has many operations that are alike, the long profile alone tries them all.
+    Of operations that are alike in each epoch, the long profile alone tries them all.
     """
     frames = SHORT if elsewhere else DRIVEN
-    counted = FailingStore(LocalStore(tmp_path / "undisturbed"))
-    offer_all(opened(counted, elsewhere=elsewhere), frames)
-    expected = seen(tmp_path / "undisturbed")
-    operations = range(len(counted.done) + 1)
-    assert len(operations) > (60 if elsewhere else 20)
-    for n in operations if LONG or not elsewhere else of_every_kind(counted.done):
+    expected, done = counted(tmp_path / "undisturbed", elsewhere=elsewhere, frames=frames)
+    assert len(done) >= (60 if elsewhere else 20)
+    for n in killed(done):
         store = FailingStore(LocalStore(tmp_path / str(n)), n, "torn", error=Killed)
         with suppress(Killed):
             offer_all(opened(store, elsewhere=elsewhere), frames)
         # What was torn is there, and nobody reads it.
         offer_all(opened(LocalStore(tmp_path / str(n)), elsewhere=elsewhere), frames)
         assert seen(tmp_path / str(n)) == expected, f"operation {n}: {store.done[n : n + 1]}"
-        assert store.has_failed == (n < len(counted.done))
+        assert store.has_failed == (n < len(done))
         shutil.rmtree(tmp_path / str(n))
 
 
-def of_every_kind(done: Sequence[tuple[str, str]]) -> list[int]:
+def killed(done: Sequence[tuple[str, str]]) -> Sequence[int]:
+    """The operations in which a driver is killed, and one after them, in which it is not: in the long profile all."""
+    some = {number for numbers in of_every_kind(done).values() for number in numbers}
+    return range(len(done) + 1) if LONG else sorted({*some, len(done)})
+
+
+def of_every_kind(done: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
     """The first, the last and the middle one of the operations on each folder, and all that write the record of an epoch."""
     kinds: dict[tuple[str, str], list[int]] = {}
     for number, (operation, name) in enumerate(done):
         kinds.setdefault((operation, name.partition("/")[0]), []).append(number)
-    chosen = set(kinds["put", "commits"])
-    for numbers in kinds.values():
-        chosen |= {numbers[0], numbers[len(numbers) // 2], numbers[-1]}
-    return sorted(chosen)
+    return {
+        kind: numbers
+        if kind == ("put", "commits")
+        else sorted({numbers[0], numbers[len(numbers) // 2], numbers[-1]})
+        for kind, numbers in kinds.items()
+    }
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:
@@ -385,19 +402,22 @@ def test_what_is_retained_can_be_read_and_what_was_mapped_stays(tmp_path: Path) 
 def test_a_driver_is_killed_while_it_sweeps(tmp_path: Path) -> None:
     frames = MORE[:4]
     expected = undisturbed(tmp_path / "undisturbed", frames=frames)
-    for number in itertools.count():
+    only = ("list", "delete")
+    undisturbed_store = FailingStore(LocalStore(tmp_path / "counted"), only=only)
+    sweeping(undisturbed_store, frames)
+    done = undisturbed_store.done
+    assert len(done) > 20
+    for number in killed(done):
         folder = tmp_path / str(number)
-        store = FailingStore(LocalStore(folder), number, "torn", error=Killed, only=("list", "delete"))
+        store = FailingStore(LocalStore(folder), number, "torn", error=Killed, only=only)
         with suppress(Killed):
             sweeping(store, frames)
+        assert store.has_failed == (number < len(done))
         sweeping(LocalStore(folder), frames)
         found = seen_since(folder, len(frames) - 1)
         assert found == {name: {4: told[4]} for name, told in expected["said"].items()}, store.done[number:]
         assert held(PLAN, LocalStore(folder)) == expected["held"]
         shutil.rmtree(folder)
-        if not store.has_failed:
-            break
-    assert number > 20
 
 
 def sweeping(store: Store, frames: Sequence[pl.DataFrame]) -> None:

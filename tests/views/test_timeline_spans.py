@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import xml.etree.ElementTree as ET
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -55,6 +56,7 @@ def boxes(drawn: Timeline) -> tuple[list[Box], list[Box]]:
     return axes, plates
 
 
+@cache
 def long_run(panes: int) -> ec.View:
     """Return a view of two keys with at least so many panes: sessions that grow, end, merge and are refined."""
     drawn = random.Random(5)
@@ -172,7 +174,8 @@ class TestLegibility:
     ) -> None:
         view = long_run(300)
         assert view.timeline().recording.panes.height >= 300
-        axes, plates = boxes(view.timeline(width=width, **span))
+        drawn = view.timeline(width=width, **span)
+        axes, plates = boxes(drawn)
         assert len(axes) == 2
         assert len(plates) >= 8
         for plate in plates:
@@ -184,7 +187,7 @@ class TestLegibility:
         # Each label is at the edge of a pane, or a line leads to it from one.
         edges = [
             tuple(float(line.get(name, 0)) for name in ("x1", "y1", "x2", "y2"))
-            for line in ET.fromstring(view.timeline(width=width, **span).svg()).iter(f"{SVG}line")
+            for line in ET.fromstring(drawn.svg()).iter(f"{SVG}line")
         ]
         for plate in plates:
             assert any(

@@ -111,7 +111,7 @@ class _Names:
             if part in was:
                 record[part] = {self._state(name): what for name, what in was[part].items()}
         if "forms" in was:
-            forms = list(map(self._form, was["states"], was["forms"]))
+            forms = self._forms(was)
             record["forms"] = [forms[place] for place in order]
         return record
 
@@ -134,11 +134,14 @@ class _Names:
         rows = source["retained"]
         return {**source, "retained": None if rows is None else self._state(rows)}
 
-    def _form(self, state: str, form: str) -> str:
-        """Return the form of a state, which may be a digest too."""
+    def _forms(self, was: Record) -> list[str]:
+        """Return the forms of the states of a record, which may be digests too."""
         earlier = dict(zip(self.earlier["states"], self.earlier["forms"], strict=True))
         now = dict(zip(self.now["states"], self.now["forms"], strict=True))
-        return now[self.states[state]] if state in earlier and earlier[state] == form else form
+        return [
+            now[self.states[state]] if state in earlier and earlier[state] == form else form
+            for state, form in zip(was["states"], was["forms"], strict=True)
+        ]
 
 
 def _under_new_names(commit: Commit, names: Sequence[tuple[str, str]], present: Collection[str]) -> Commit:

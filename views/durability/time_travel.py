@@ -43,12 +43,13 @@ class Past:
         pieces: Pieces,
         *,
         allow_pickle: bool = False,
+        earlier: EarlierNames | None = None,
     ) -> None:
         self.waiting: tuple[EvaluatedEpoch, ...] = ()
         self.born: Mapping[str, int] = {}
         self._plan = plan
         self._record = record
-        self._earlier = EarlierNames(plan)
+        self._earlier = earlier or EarlierNames(plan)
         self._log = log
         self._pieces = pieces
         self._allow_pickle = allow_pickle

@@ -15,6 +15,7 @@ from ..concurrency.turns import Guard
 from ..epochs.records import EvaluatedEpoch, Noted
 from ..plan.plan import Plan
 from ..store import Store
+from .digest_schemes import EarlierNames
 from .time_travel import Past
 
 Read = TypeVar("Read")
@@ -38,6 +39,8 @@ class PastReader:
         self._store = store
         self._pieces = pieces
         self._log: CommitLog | None = None
+        self._earlier = record, EarlierNames(plan)
+        """The names in earlier commits, which cost a compilation of the plan, and the record for which they hold."""
         self._guard = Guard()
 
     def first(self, view: str) -> int:
@@ -84,7 +87,16 @@ class PastReader:
         if self._log is None:
             self._log = CommitLog(self._store)
         last = self._log.refresh()
-        past = Past(self._plan, self.record, self._log, self._pieces, allow_pickle=self._allow_pickle)
+        if self._earlier[0] is not self.record:
+            self._earlier = self.record, EarlierNames(self._plan)
+        past = Past(
+            self._plan,
+            self.record,
+            self._log,
+            self._pieces,
+            allow_pickle=self._allow_pickle,
+            earlier=self._earlier[1],
+        )
         past.born = self.born
         past.waiting = tuple(
             evaluated for evaluated in waiting if last is None or evaluated.epoch > last.epoch
