@@ -237,7 +237,7 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             return _with_texts(where, name, values, dtype)
         values = [_as_time(value, dtype) for value in values]
     elif has_times(dtype) and (texts := with_texts(values, dtype)) is not None:
-        return read_texts(where, _column(where, name, texts, as_texts(dtype)), dtype)
+        return read_texts(where, column_of_values(where, name, texts, as_texts(dtype)), dtype)
     try:
         column = pl.Series(name, values, dtype)
     except (
