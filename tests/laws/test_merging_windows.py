@@ -170,7 +170,11 @@ class Oracle:
         windows = self._windows(rows)
         for row, (start, end) in windows.items():
             others = {windows[other] for other in windows if other[1] == row[1]}
-            if start > row[4] or end < row[4] + row[3] or any(each[0] == start and each[1] != end for each in others):
+            if (
+                start > row[4]
+                or end < row[4] + row[3]
+                or any(each[0] == start and each[1] != end for each in others)
+            ):
                 raise RefusedError
         rest = Counter({row: rows[row] for row in rows if not self._is_over(windows[row][1], now)})
         if any(window != windows[row] for row, window in self._windows(rest).items()):
@@ -248,7 +252,9 @@ class Run:
         engine = ec.Engine(**self.options)
         key = {"key": "id"} if self.kind == "upsert" else {}
         rows = engine.source("rows", COLUMNS, event_time="t", kind=self.kind, retained=True, **key)
-        windowed = rows.window(ec.custom_windows(own_windows, of_frames(self.merge))).lateness(f"{self.lateness}s")
+        windowed = rows.window(ec.custom_windows(own_windows, of_frames(self.merge))).lateness(
+            f"{self.lateness}s"
+        )
         engine.view("refined", windowed.group_by("k").agg(x=self.expr))
         early = ec.after_watermark(early=ec.after_count(2), late=ec.after_count(3))
         for name, trigger in (("timed", early), ("counted", ec.repeat(ec.after_count(3)))):
@@ -284,7 +290,7 @@ runs = {
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@of_profile(0.5, quick=25)
+@of_profile(0.2, quick=10)
 @given(**runs)
 def test_merging_windows_are_what_lists_say_and_are_proved(
     workers: int, draw: random.Random, merge: Merge, aggregate: str, lateness: int, kind: str
@@ -313,7 +319,7 @@ def test_merging_windows_are_what_lists_say_and_are_proved(
             assert run.panes(name) == oracle.panes, name
 
 
-@of_profile(0.2, quick=8)
+@of_profile(0.1, quick=4)
 @given(**runs)
 def test_merging_windows_go_on_after_restarts_and_in_forks(
     draw: random.Random, merge: Merge, aggregate: str, lateness: int, kind: str
@@ -369,17 +375,24 @@ def at_random() -> Callable[[pl.DataFrame], pl.DataFrame]:
 
 
 @pytest.mark.parametrize("lateness", [None, "1h"])
-@pytest.mark.parametrize("merge", [of_all_keys, of_the_key_before, at_random()], ids=["all", "before", "random"])
-def test_a_merge_that_does_not_follow_from_the_windows_of_its_key_is_refused(merge: Any, lateness: str | None) -> None:
+@pytest.mark.parametrize(
+    "merge", [of_all_keys, of_the_key_before, at_random()], ids=["all", "before", "random"]
+)
+def test_a_merge_that_does_not_follow_from_the_windows_of_its_key_is_refused(
+    merge: Any, lateness: str | None
+) -> None:
     """Otherwise what it gave could not be taken back, and counts below zero would be left."""
     engine = ec.Engine()
     windowed = engine.source("rows", COLUMNS, event_time="t").window(ec.custom_windows(own_windows, merge))
-    view = engine.view("v", (windowed.lateness(lateness) if lateness else windowed).group_by("k").agg(n=pl.len()))
+    view = engine.view(
+        "v", (windowed.lateness(lateness) if lateness else windowed).group_by("k").agg(n=pl.len())
+    )
     rows = [(1, "a", 0, 10, 0), (2, "b", 0, 10, 5), (3, "c", 0, 10, 33)]
     with pytest.raises(ec.InputError) as refusal:
         engine.push("rows", [(*row[:4], when(row[4])) for row in rows])
-    assert "must follow from the windows of its key and nothing else: compute what it returns .over('k')" in str(
-        refusal.value
+    assert (
+        "must follow from the windows of its key and nothing else: compute what it returns .over('k')"
+        in str(refusal.value)
     )
     assert "called again, without other keys" in str(refusal.value)
     assert not view.read().height
@@ -391,7 +404,8 @@ def test_a_merge_that_does_not_follow_from_the_windows_of_its_key_is_refused(mer
 KINDS = {
     "sessions": ec.sessions("10s"),
     "merged": ec.custom_windows(
-        lambda rows: rows.select(window_start="t", window_end=pl.col("t") + timedelta(seconds=10)), ec.merge_overlapping
+        lambda rows: rows.select(window_start="t", window_end=pl.col("t") + timedelta(seconds=10)),
+        ec.merge_overlapping,
     ),
 }
 
@@ -435,7 +449,17 @@ def test_without_a_view_of_the_panes_windows_that_may_have_closed_before_are_not
     push(engine, 5)
     with pytest.raises(ec.InputError, match="there is no view of their panes that shows it; declare one"):
         view.prove()
-    engine.view("panes", engine.sources["rows"].window(KINDS[kind]).lateness("0s").group_by("k").agg(n=pl.len()))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_with_a_view_of_the_panes_what_is_made_of_them_is_proved(kind: str) -> None:
+    engine, panes = proved(kind)
+    engine.view("panes", panes)
+    view = engine.view("sizes", panes.group_by("n").agg(windows=pl.len()))
+    push(engine, 0, 50, watermark=10)
+    push(engine, 5)
+    assert view.prove()
+    assert view.prove().over == ("source 'rows'",)
 
 
 @pytest.mark.parametrize("lateness", [None, "0s", "1h"])
@@ -453,7 +477,7 @@ def test_a_proof_finds_each_planted_fault_in_windows_that_merge(kind: str, laten
     for at, run in enumerate(kept):
         for entry in range(len(run)):
             sums = {each: values.copy() for each, values in run.sums.items()}
-            sums[DIFF][entry] += 1
+            sums[DIFF if DIFF in sums else "length"][entry] += 1
             spine.version = version.with_parts((*kept[:at], replace(run, sums=sums), *kept[at + 1 :]), ())
             assert not view.prove()
             planted += 1
@@ -465,7 +489,9 @@ def test_a_proof_finds_each_planted_fault_in_windows_that_merge(kind: str, laten
 def test_windows_that_a_function_assigns_and_none_merges_are_proved() -> None:
     engine = ec.Engine()
     rows = engine.source("rows", COLUMNS, event_time="t", retained=True)
-    view = engine.view("v", rows.window(ec.custom_windows(own_windows)).lateness("5s").group_by("k").agg(n=pl.len()))
+    view = engine.view(
+        "v", rows.window(ec.custom_windows(own_windows)).lateness("5s").group_by("k").agg(n=pl.len())
+    )
     push(engine, 0, 0, 7, watermark=12)
     push(engine, 3)
     assert view.prove()

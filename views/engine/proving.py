@@ -260,7 +260,11 @@ class Prover:
         if not (are_merging and lateness is not None):
             return Unsettled(windows_by_reason, kept_panes)
         now = self._compiled.trackers[place].clock.now
-        last_panes = self._last_panes(collection) if kept_panes is None or grouped.windowing.mode != "retracting" else kept_panes
+        last_panes = (
+            self._last_panes(collection)
+            if kept_panes is None or grouped.windowing.mode != "retracting"
+            else kept_panes
+        )
         if last_panes is None:
             return Unsettled(windows_by_reason, kept_panes, now - lateness)
         is_closed = closing(physical(last_panes.get_column(BOUNDS[1])), lateness) <= now
@@ -272,13 +276,22 @@ class Prover:
         names = [
             call.result.name
             for call in self._plan.calls
-            if call.method == NAMED and call.receiver is collection and call.result.name in self._compiled.contents
+            if call.method == NAMED
+            and call.receiver is collection
+            and call.result.name in self._compiled.contents
         ]
         return self._compiled.contents[names[-1]].emitted().frame if names else None
 
     def _last_panes(self, collection: Any) -> pl.DataFrame | None:
         """Return the rows of a view of the last panes of a collection; None if there is none."""
-        views = [collection, *(call.result for call in self._plan.calls if call.method == NAMED and call.receiver is collection)]
+        views = [
+            collection,
+            *(
+                call.result
+                for call in self._plan.calls
+                if call.method == NAMED and call.receiver is collection
+            ),
+        ]
         for call in self._plan.calls:
             if call.method == "latest" and any(call.receiver is view for view in views):
                 panes = self._kept_panes(call.result)

@@ -14,8 +14,8 @@ import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Custom, Given
 
-from .ties import require_decided
 from .merging import Closed, in_merged, in_sessions
+from .ties import require_decided
 from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, waits
 
 DIFF = "_diff"

@@ -65,7 +65,9 @@ def in_merged(frame: pl.DataFrame, keys: pl.DataFrame, merge: Merge, closed: Clo
             closed.report(before.select(*keys.columns, *BOUNDS))
     placed = own.select(_ROW, _AT).join(merged.select(_ROW, *_MERGED), on=_ROW)
     bounds = placed.explode(_AT, empty_as_null=False).sort(_AT)
-    return frame.with_columns(bounds.get_column(each).alias(name) for each, name in zip(_MERGED, BOUNDS, strict=True))
+    return frame.with_columns(
+        bounds.get_column(each).alias(name) for each, name in zip(_MERGED, BOUNDS, strict=True)
+    )
 
 
 def _require_open(merged: pl.DataFrame, until: int) -> None:
@@ -99,7 +101,9 @@ class _Function:
         )
 
 
-def _around(function: _Function, merged: pl.DataFrame, closed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _around(
+    function: _Function, merged: pl.DataFrame, closed: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the windows merged around those that had closed before, and one row of each of these."""
     by = [_KEY, *_MERGED]
     closed = closed.rename(dict(zip(BOUNDS, _MERGED, strict=True))).unique()
@@ -120,7 +124,9 @@ def _around(function: _Function, merged: pl.DataFrame, closed: pl.DataFrame) -> 
         merged = pl.concat([without.filter(~is_touched), again])
         left = closed.join(tried, on=by, how="anti").join(merged, on=by, how="anti")
     rows = pl.concat(followed)
-    windows = rows.unique(by, maintain_order=True).drop(BOUNDS).rename(dict(zip(_MERGED, BOUNDS, strict=True)))
+    windows = (
+        rows.unique(by, maintain_order=True).drop(BOUNDS).rename(dict(zip(_MERGED, BOUNDS, strict=True)))
+    )
     return pl.concat([merged, rows]), windows
 
 

@@ -87,7 +87,9 @@ def _as_assigned(frame: pl.DataFrame, bound: pl.Datetime, window: Custom) -> pl.
     given = window.assign(frame.drop(DIFF))
     if not isinstance(given, pl.DataFrame) or given.height != frame.height:
         raise UnprovableError("the function that assigns windows does not give one for each row")
-    return frame.with_columns(instants_of_column(given.get_column(name)).cast(bound).alias(name) for name in BOUNDS)
+    return frame.with_columns(
+        instants_of_column(given.get_column(name)).cast(bound).alias(name) for name in BOUNDS
+    )
 
 
 def _in_regular(frame: pl.DataFrame, at: pl.Series, windows: Regular) -> pl.DataFrame:

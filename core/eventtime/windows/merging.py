@@ -55,7 +55,7 @@ class MergeWindows(Operator):
 
     The findings are those of ``Sessions``: ``changes`` has the ends, and ``merging`` what merged into what. State: the rows of open
     windows by key, in the order of ``layout_of``, and timers of keys. Cost: all rows that are kept of each key that the epoch
-    touches, or of which a window closes.
+    touches, or of which a window closes; three calls of the function with all of their windows, and one when any close.
 
     Raises:
         InputError: the function fails, or one of the conditions does not hold; names a row.

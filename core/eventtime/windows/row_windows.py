@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import polars as pl
 
-from ...columns.json_texts import shown_row
 from ...columns.grouping import group
+from ...columns.json_texts import shown_row
 from ...columns.kernels import Index, Ints, Mask, expand, gather, key_words, physical
 from ...data.errors import InputError
 from ...data.instants import shown
@@ -52,7 +52,7 @@ class Rewindow(ABC):
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows with their windows."""
 
-    def check(self, rows: KeyRows, rewritten: Rewritten) -> None:
+    def check(self, rows: KeyRows, rewritten: Rewritten) -> None:  # noqa: B027 - most need no check
         """Check that the windows which were made of these rows follow from the rows of each key. Raises if they do not."""
 
 
@@ -186,6 +186,7 @@ class Merged(Rewindow):
     The function gets a frame of different windows: the columns of the keys, ``window_start`` and ``window_end``. Those
     of a key stand together, by start and then by end; there may be many keys. It returns a frame of the same height
     whose ``window_start`` and ``window_end`` are those of the window that each has become, as ``merge_overlapping``.
+    A function that is not ``merge_overlapping`` is called again with every other key, and with the rest (``check``).
 
     Raises:
         InputError: the function fails, or returns something else.
@@ -223,9 +224,7 @@ class Merged(Rewindow):
                 continue
             windows = self._windows(rows, places)
             starts, ends = self._bounds(windows)
-            differs = np.flatnonzero(
-                (starts != rewritten.starts[places]) | (ends != rewritten.ends[places])
-            )
+            differs = np.flatnonzero((starts != rewritten.starts[places]) | (ends != rewritten.ends[places]))
             if len(differs):
                 at = int(differs[0])
                 before, after = (
