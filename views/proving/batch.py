@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.eventtime.windows.kinds import Custom, Given
+from evercurrent.core.eventtime.windows.kinds import Given
 
 from .merging import Closed, in_merged, in_sessions
 from .ties import require_decided
@@ -349,8 +349,8 @@ class Groups:
         if windows.has_info:
             raise UnprovableError("with_pane_info depends on when panes were emitted")
         frame, by = batch.frame, list(self._by)
-        gap, window = windows.window.session_gap, windows.window
-        if gap is not None or window.merged_by_user:
+        gap, (_, merge) = windows.window.session_gap, windows.window.functions or (None, None)
+        if gap is not None or merge is not None:
             keys = (
                 pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
                 if by or self._named
@@ -358,8 +358,8 @@ class Groups:
             )
             if gap is not None:
                 frame = in_sessions(frame, keys, gap, self._closed)
-            elif isinstance(window, Custom) and window.merge is not None:
-                frame = in_merged(frame, keys, window.merge, self._closed)
+            elif merge is not None:
+                frame = in_merged(frame, keys, merge, self._closed)
         named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
         bounds = [] if windows.window.is_global else [name for name in BOUNDS if name not in named]
         own = [

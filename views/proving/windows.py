@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.windows.kinds import Custom, Global, Regular, Window
+from evercurrent.core.eventtime.windows.kinds import Assignment, Global, Regular, Window
 
 BOUNDS = ("window_start", "window_end")
 PANE_TIME = "pane_time"
@@ -56,8 +56,10 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     """
     if window.is_global or window.is_given:
         return frame
-    if isinstance(window, Custom):
-        return _as_assigned(frame, bound_type(pl.Datetime() if time is None else frame.schema[time]), window)
+    if window.functions is not None:
+        return _as_assigned(
+            frame, bound_type(pl.Datetime() if time is None else frame.schema[time]), window.functions[0]
+        )
     if time is None:
         raise UnprovableError("there is no event time by which polars could assign windows")
     bound = bound_type(frame.schema[time])
@@ -80,15 +82,15 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     return frame.with_columns(starts.alias(BOUNDS[0]), ends.alias(BOUNDS[1]))
 
 
-def _as_assigned(frame: pl.DataFrame, bound: pl.Datetime, window: Custom) -> pl.DataFrame:
+def _as_assigned(frame: pl.DataFrame, bound: pl.Datetime, assign: Assignment) -> pl.DataFrame:
     """Return rows with the bounds that a user's function gives, before windows are merged."""
     if not frame.height:
         return frame.with_columns(pl.lit(None, bound).alias(name) for name in BOUNDS)
-    given = window.assign(frame.drop(DIFF))
-    if not isinstance(given, pl.DataFrame) or given.height != frame.height:
+    windows = assign(frame.drop(DIFF))
+    if not isinstance(windows, pl.DataFrame) or windows.height != frame.height:
         raise UnprovableError("the function that assigns windows does not give one for each row")
     return frame.with_columns(
-        instants_of_column(given.get_column(name)).cast(bound).alias(name) for name in BOUNDS
+        instants_of_column(windows.get_column(name)).cast(bound).alias(name) for name in BOUNDS
     )
 
 

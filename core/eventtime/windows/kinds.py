@@ -37,6 +37,10 @@ class Regular(NamedTuple):
     offset: int
 
 
+Assignment = Callable[[pl.DataFrame], pl.DataFrame]
+"""A user's function from a frame to one of the same height, with the bounds of a window for each row."""
+
+
 class WindowTraits:
     """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
 
@@ -83,6 +87,11 @@ class WindowTraits:
     @property
     def calendar(self) -> tuple[str, str | None] | None:
         """Return the length and the time zone of windows of whole days, weeks, months or years; None of others."""
+        return None
+
+    @property
+    def functions(self) -> tuple[Assignment, Assignment | None] | None:
+        """Return the functions by which a user assigns windows and, if there is one, merges them; None for other windows."""
         return None
 
     @property
@@ -221,9 +230,6 @@ class Given(WindowTraits):
         return "the windows that are given"
 
 
-Assignment = Callable[[pl.DataFrame], pl.DataFrame]
-
-
 @tagged("core.eventtime.windows:Custom")
 @dataclass(frozen=True, slots=True)
 class Custom(WindowTraits):
@@ -239,6 +245,11 @@ class Custom(WindowTraits):
     def depends_on_key(self) -> bool:
         """Return whether windows of a key are merged."""
         return self.merged_by_user
+
+    @property
+    def functions(self) -> tuple[Assignment, Assignment | None]:
+        """Return them."""
+        return self.assign, self.merge
 
     @property
     def merged_by_user(self) -> bool:
