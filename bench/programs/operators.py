@@ -98,6 +98,16 @@ def in_sessions(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def own_windows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the window of each row before any are merged, as sessions have it."""
+    return rows.select(window_start="at", window_end=pl.col("at") + pl.duration(seconds=30))
+
+
+def merge_as_sessions(windows: pl.DataFrame) -> pl.DataFrame:
+    """Merge as sessions do, by a function that the engine does not know."""
+    return ec.merge_overlapping(windows)
+
+
 VALUE, AMOUNT = pl.col("value"), pl.col("amount")
 COUNT, SUM, MEAN = pl.len().alias("n"), AMOUNT.sum().alias("total"), AMOUNT.mean().alias("mean")
 
@@ -158,6 +168,19 @@ OPERATORS: dict[str, Operator] = {
     ),
     "sessions": Operator(
         lambda rows, _: rows.window(ec.sessions("30s")).group_by("key").agg(COUNT), in_sessions, timed=True
+    ),
+    "sessions that close": Operator(
+        lambda rows, _: rows.window(ec.sessions("30s")).lateness("1m").group_by("key").agg(COUNT),
+        in_sessions,
+        timed=True,
+    ),
+    "merged windows that close": Operator(
+        lambda rows, _: rows.window(ec.custom_windows(own_windows, merge_as_sessions))
+        .lateness("1m")
+        .group_by("key")
+        .agg(COUNT),
+        in_sessions,
+        timed=True,
     ),
     "retracting count": aggregated(COUNT, retracting=True),
     "retracting sum of floats": aggregated(SUM, retracting=True),

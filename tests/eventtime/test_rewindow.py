@@ -416,7 +416,10 @@ def test_a088_a_merge_sees_the_windows_of_a_key_together_and_once_each() -> None
     chain.push(
         [(("a", 5, "x"), 2), (("b", 1, "x"), 1), (("a", 1, "y"), 1), (("a", 5, "y"), 1), ((None, 1, "x"), 1)]
     )
-    (frame,) = seen
+    frame, *again = seen
+    # The function is called again with some of the keys, to check that its result does not depend on the others.
+    assert [each.height for each in again] == [each.n_unique() for each in again]
+    assert pl.concat(again).sort(pl.all()).equals(frame.sort(pl.all()))
     assert frame.columns == ["key", "window_start", "window_end"]
     keys = frame["key"].to_list()
     assert sorted(keys, key=keys.index) == keys

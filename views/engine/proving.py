@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import stack
+from evercurrent.core.columns.kernels import physical, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.schema import DIFF, EPOCH
 from evercurrent.core.eventtime.triggers.window_columns import PENDING
+from evercurrent.core.eventtime.windows.end_timers import closing
 
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
@@ -245,7 +246,9 @@ class Prover:
             return None
         grouped = self._plan.windowed[place]
         windows_by_reason: dict[str, pl.DataFrame] = {}
-        names = list(grouped.keys) if grouped.windowing.window.session_gap is not None else [
+        window, lateness = grouped.windowing.window, grouped.windowing.lateness
+        are_merging = window.session_gap is not None or window.merged_by_user
+        names = list(grouped.keys) if are_merging else [
             *grouped.keys, *(name for name in BOUNDS if name in self._plan[place].schema and name not in grouped.keys)
         ]  # fmt: skip
         if place in self._compiled.trackers:
@@ -264,15 +267,48 @@ class Prover:
         ]
         if late:
             windows_by_reason[LATE] = _chosen(pl.concat(late), names)
-        kept_panes = None
+        kept_panes = self._kept_panes(collection)
+        if not (are_merging and lateness is not None):
+            return Unsettled(windows_by_reason, kept_panes)
+        now = self._compiled.trackers[place].clock.now
+        last_panes = (
+            self._last_panes(collection)
+            if kept_panes is None or grouped.windowing.mode != "retracting"
+            else kept_panes
+        )
+        if last_panes is None:
+            return Unsettled(windows_by_reason, kept_panes, now - lateness)
+        is_closed = closing(physical(last_panes.get_column(BOUNDS[1])), lateness) <= now
+        closed = last_panes.filter(pl.Series(is_closed)).select(*grouped.keys, *BOUNDS)
+        return Unsettled(windows_by_reason, kept_panes, now - lateness, closed)
+
+    def _kept_panes(self, collection: Any) -> pl.DataFrame | None:
+        """Return the rows of a view of a collection; None if there is none."""
+        names = [
+            call.result.name
+            for call in self._plan.calls
+            if call.method == NAMED
+            and call.receiver is collection
+            and call.result.name in self._compiled.contents
+        ]
+        return self._compiled.contents[names[-1]].emitted().frame if names else None
+
+    def _last_panes(self, collection: Any) -> pl.DataFrame | None:
+        """Return the rows of a view of the last panes of a collection; None if there is none."""
+        views = [
+            collection,
+            *(
+                call.result
+                for call in self._plan.calls
+                if call.method == NAMED and call.receiver is collection
+            ),
+        ]
         for call in self._plan.calls:
-            if (
-                call.method == NAMED
-                and call.receiver is collection
-                and call.result.name in self._compiled.contents
-            ):
-                kept_panes = self._compiled.contents[call.result.name].emitted().frame
-        return Unsettled(windows_by_reason, kept_panes)
+            if call.method == "latest" and any(call.receiver is view for view in views):
+                panes = self._kept_panes(call.result)
+                if panes is not None:
+                    return panes
+        return None
 
 
 def _chosen(windows: pl.DataFrame, names: list[str]) -> pl.DataFrame:

@@ -14,8 +14,9 @@ import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Given
 
+from .merging import Closed, in_merged, in_sessions
 from .ties import require_decided
-from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, in_sessions, waits
+from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, waits
 
 DIFF = "_diff"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
@@ -294,10 +295,17 @@ class Batch:
 class Groups:
     """A batch grouped by keys; without keys one group, which is there without rows too."""
 
-    def __init__(self, batch: Batch, by: Sequence[Any], named: Mapping[str, Any]) -> None:
+    def __init__(
+        self, batch: Batch, by: Sequence[Any], named: Mapping[str, Any], closed: Closed | None = None
+    ) -> None:
         self._batch = batch
         self._by = [key for each in by for key in _listed(each)]
         self._named = named
+        self._closed = closed
+
+    def around(self, closed: Closed) -> Groups:
+        """Return the same groups, of which windows merge around those that had closed before."""
+        return Groups(self._batch, self._by, self._named, closed)
 
     def _numbered(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
         """Return the different keys, and for each row the number of its key."""
@@ -341,13 +349,17 @@ class Groups:
         if windows.has_info:
             raise UnprovableError("with_pane_info depends on when panes were emitted")
         frame, by = batch.frame, list(self._by)
-        if (gap := windows.window.session_gap) is not None:
+        gap, (_, merge) = windows.window.session_gap, windows.window.functions or (None, None)
+        if gap is not None or merge is not None:
             keys = (
                 pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
                 if by or self._named
                 else pl.DataFrame()
             )
-            frame = in_sessions(frame, keys, gap)
+            if gap is not None:
+                frame = in_sessions(frame, keys, gap, self._closed)
+            elif merge is not None:
+                frame = in_merged(frame, keys, merge, self._closed)
         named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
         bounds = [] if windows.window.is_global else [name for name in BOUNDS if name not in named]
         own = [

@@ -13,11 +13,15 @@ from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH
 
 from ..plan.declared_calls import NAMED, DeclaredCall
-from .batch import DIFF, Batch, is_among
+from .batch import DIFF, Batch, Groups, is_among
+from .merging import Closed
 from .windows import UnprovableError
 
 CLOSE = 1e-9
 """Floats that differ by less than this part of them are equal: polars adds them up in another order."""
+
+CLOSED_BEFORE = "they had closed, and their rows were purged, when rows came that would be merged into them"
+"""The reason for which the bounds of windows are taken as they are kept; what is aggregated in them is compared."""
 
 Rows = Callable[[], "pl.DataFrame | None"]
 """Gives rows with ``_diff``, or None where they are not kept."""
@@ -30,7 +34,8 @@ class Proof:
     ``differences`` are the rows that would have to be added to the view, with ``_diff`` 1, or taken away, with -1, to have
     what the definition gives, and in ``_epoch`` the epoch from which on, null where that is not known; ``remarks`` say why.
     ``over`` are the sources and views with whose rows it was evaluated, ``rows`` how many it gave. ``unproved`` are the
-    windows that were left out, by the reason: those that wait for their trigger, and those for which rows came too late.
+    windows that were left out, by the reason: those that wait for their trigger, and those for which rows came too late;
+    and those that merge and had closed before, whose bounds are as they are kept.
     """
 
     view: str
@@ -109,6 +114,10 @@ class Unsettled:
 
     windows: Mapping[str, pl.DataFrame]
     kept: pl.DataFrame | None
+    closed_until: int | None = None
+    """Up to which instant windows that merge have closed, which ended by then; None for other windows."""
+    closed: pl.DataFrame | None = None
+    """Those that did, by key and bounds; None where there is no view of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +209,9 @@ class Evaluation:
         if call.method == NAMED:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
+        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest") else None
+        if isinstance(receiver, Groups) and unsettled is not None and unsettled.closed_until is not None:
+            receiver = receiver.around(Closed(unsettled.closed_until, unsettled.closed, self._closed_before))
         try:
             result = getattr(receiver, call.method)(*args, **kwargs)
         except UnprovableError:
@@ -210,12 +222,14 @@ class Evaluation:
             if isinstance(receiver, Batch) and receiver.log and call.method != "latest":
                 raise UnprovableError(_is_log(receiver.log))
             declared = self._as_declared(result, call.result.schema)
-            return declared if declared.log else self._settled(call, declared)
+            return declared if declared.log else self._settled(unsettled, declared)
         return result
 
-    def _settled(self, call: DeclaredCall, batch: Batch) -> Batch:
+    def _closed_before(self, windows: pl.DataFrame) -> None:
+        self.unproved[CLOSED_BEFORE] = windows
+
+    def _settled(self, unsettled: Unsettled | None, batch: Batch) -> Batch:
         """Return the panes, those that do not follow from rows as they are kept."""
-        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest") else None
         for reason, windows in {} if unsettled is None else unsettled.windows.items():
             if not windows.height:
                 continue

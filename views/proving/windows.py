@@ -1,4 +1,4 @@
-"""Windows as polars computes them: rows with the bounds of the windows that they fall into, and sessions by sorting."""
+"""Windows as polars computes them: rows with the bounds of the windows that they fall into, and sessions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.eventtime.windows.kinds import Global, Regular, Window
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.windows.kinds import Assignment, Global, Regular, Window
 
 BOUNDS = ("window_start", "window_end")
 PANE_TIME = "pane_time"
 """The column of the event time of panes that are put into windows again."""
 
-_AT, _BREAK, _SESSION = "#at", "#break", "#session"
+_AT, _SESSION = "#at", "#session"
 
 
 class UnprovableError(Exception):
@@ -55,10 +56,14 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     """
     if window.is_global or window.is_given:
         return frame
+    if window.functions is not None:
+        return _as_assigned(
+            frame, bound_type(pl.Datetime() if time is None else frame.schema[time]), window.functions[0]
+        )
     if time is None:
         raise UnprovableError("there is no event time by which polars could assign windows")
-    bound = _bound(frame.schema[time])
-    at = _instants(frame.get_column(time)) + shift
+    bound = bound_type(frame.schema[time])
+    at = instants_of_column(frame.get_column(time)) + shift
     if window.session_gap is not None:
         starts, ends = at.alias(BOUNDS[0]), (at + window.session_gap).alias(BOUNDS[1])
         return frame.with_columns(starts.cast(bound), ends.cast(bound))
@@ -77,6 +82,18 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     return frame.with_columns(starts.alias(BOUNDS[0]), ends.alias(BOUNDS[1]))
 
 
+def _as_assigned(frame: pl.DataFrame, bound: pl.Datetime, assign: Assignment) -> pl.DataFrame:
+    """Return rows with the bounds that a user's function gives, before windows are merged."""
+    if not frame.height:
+        return frame.with_columns(pl.lit(None, bound).alias(name) for name in BOUNDS)
+    windows = assign(frame.drop(DIFF))
+    if not isinstance(windows, pl.DataFrame) or windows.height != frame.height:
+        raise UnprovableError("the function that assigns windows does not give one for each row")
+    return frame.with_columns(
+        instants_of_column(windows.get_column(name)).cast(bound).alias(name) for name in BOUNDS
+    )
+
+
 def _in_regular(frame: pl.DataFrame, at: pl.Series, windows: Regular) -> pl.DataFrame:
     """Return rows with the bounds of the windows that contain their instants, a row for each."""
     size, period, offset = windows
@@ -89,26 +106,15 @@ def _in_regular(frame: pl.DataFrame, at: pl.Series, windows: Regular) -> pl.Data
     return contained.with_columns((pl.col(BOUNDS[0]) + size).alias(BOUNDS[1])).drop(_AT)
 
 
-def in_sessions(frame: pl.DataFrame, keys: pl.DataFrame, gap: int) -> pl.DataFrame:
-    """Return rows with the bounds of the sessions of their keys: a new one begins after a gap."""
-    names = [f"#key {number}" for number in range(keys.width)]
-    bound = frame.schema[BOUNDS[0]]
-    keyed = frame.hstack([column.alias(name) for column, name in zip(keys.get_columns(), names, strict=True)])
-    by: Sequence[Any] = names or [pl.lit(0)]
-    ordered = keyed.with_columns(pl.col(BOUNDS[0]).to_physical().alias(_AT)).sort(
-        [*names, _AT], nulls_last=True
-    )
-    since = pl.col(_AT) - pl.col(_AT).shift(1)
-    begins = ordered.with_columns((since >= gap).fill_null(True).over(by).cast(pl.Int64).alias(_BREAK))
-    numbered = begins.with_columns(pl.col(_BREAK).cum_sum().over(by).alias(_SESSION))
-    own: Sequence[Any] = [*names, _SESSION]
-    in_bounds = numbered.with_columns(
-        pl.col(_AT).min().over(own).alias(BOUNDS[0]), (pl.col(_AT).max().over(own) + gap).alias(BOUNDS[1])
-    )
-    return in_bounds.with_columns(pl.col(BOUNDS).cast(bound)).select(frame.columns)
+def sessions_of(windows: pl.DataFrame, keys: Sequence[str], gap: int) -> pl.DataFrame:
+    """Return the bounds of the sessions of each own one, sorted by key and start: a new one begins after a gap."""
+    start, by = pl.col(BOUNDS[0]).to_physical(), [pl.col(name) for name in keys] or [pl.lit(0)]
+    begins = ((start - start.shift(1)).over(by) >= gap).fill_null(True).cast(pl.Int64)
+    session = [*by, begins.cum_sum().over(by).alias(_SESSION)]
+    return windows.select(pl.col(BOUNDS[0]).min().over(session), pl.col(BOUNDS[1]).max().over(session))
 
 
-def _instants(column: pl.Series) -> pl.Series:
+def instants_of_column(column: pl.Series) -> pl.Series:
     """Return a column of dates or datetimes as microseconds since 1970."""
     return column.cast(pl.Datetime("us")).to_physical() if column.dtype == pl.Date else _of_unit(column)
 
@@ -123,5 +129,6 @@ def _floor(values: pl.Series, step: int) -> pl.Series:
     return values - ((values % step) + step) % step
 
 
-def _bound(dtype: pl.DataType) -> pl.Datetime:
+def bound_type(dtype: pl.DataType) -> pl.Datetime:
+    """Return the type of the bounds of windows of instants of this type."""
     return pl.Datetime("us", dtype.time_zone if isinstance(dtype, pl.Datetime) else None)

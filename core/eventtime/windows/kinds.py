@@ -36,6 +36,10 @@ class Regular(NamedTuple):
     offset: int
 
 
+Assignment = Callable[[pl.DataFrame], pl.DataFrame]
+"""A user's function from a frame to one of the same height, with the bounds of a window for each row."""
+
+
 class WindowTraits:
     """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
 
@@ -85,6 +89,11 @@ class WindowTraits:
     @property
     def calendar(self) -> tuple[str, str | None] | None:
         """Return the length and the time zone of windows of whole days, weeks, months or years; None of others."""
+        return None
+
+    @property
+    def functions(self) -> tuple[Assignment, Assignment | None] | None:
+        """Return the functions by which a user assigns windows and, if there is one, merges them; None for other windows."""
         return None
 
     @property
@@ -261,6 +270,11 @@ class Custom(WindowTraits):
     def depends_on_key(self) -> bool:
         """Return whether windows of a key are merged."""
         return self.merged_by_user
+
+    @property
+    def functions(self) -> tuple[Assignment, Assignment | None]:
+        """Return them."""
+        return self.assign, self.merge
 
     @property
     def merged_by_user(self) -> bool:

@@ -29,7 +29,7 @@ from ..triggers.firing import MergedEnds, Merging, NothingMerged, places_among
 from .end_timers import closing
 from .kinds import WINDOW_END, WINDOW_START, Window
 from .merge_changes import MergeChanges, Moment, numbered
-from .row_windows import bounds_of, layout_of, rewindow
+from .row_windows import Rewritten, bounds_of, layout_of, rewindow
 
 REMEDY = "or leave out .lateness(...): then every row is kept"
 
@@ -55,7 +55,7 @@ class MergeWindows(Operator):
 
     The findings are those of ``Sessions``: ``changes`` has the ends, and ``merging`` what merged into what. State: the rows of open
     windows by key, in the order of ``layout_of``, and timers of keys. Cost: all rows that are kept of each key that the epoch
-    touches, or of which a window closes.
+    touches, or of which a window closes; three calls of the function with all of their windows, and one when any close.
 
     Raises:
         InputError: the function fails, or one of the conditions does not hold; names a row.
@@ -211,12 +211,14 @@ class ClosingWindows:
         return Moment(rows, rewritten.starts, rewritten.ends)
 
     def check(self, moment: Moment) -> None:
-        """Check that each window contains those that are merged into it, and that no two of a key start together.
+        """Check that each window follows from its key, contains those merged into it, and that no two of a key start together.
 
         Raises:
             InputError: one does not.
         """
-        own_starts, own_ends = bounds_of(moment.rows)
+        rows = moment.rows
+        self._merged.check(rows, Rewritten(np.arange(len(moment)), moment.starts, moment.ends, rows.diffs))
+        own_starts, own_ends = bounds_of(rows)
         outside = np.flatnonzero((own_starts < moment.starts) | (own_ends > moment.ends))
         if len(outside):
             raise self._refused(

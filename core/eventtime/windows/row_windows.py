@@ -10,8 +10,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, expand, gather, physical
-from ...data.schema import Order
+from ...columns.grouping import group
+from ...columns.json_texts import shown_row
+from ...columns.kernels import Index, Ints, Mask, expand, gather, key_words, physical
+from ...data.errors import InputError
+from ...data.instants import shown
+from ...data.schema import Order, listed
 from ...data.tags import tagged
 from ...state.lookup import KeyRows
 from ...state.negative_counts import NeverBelowZero, counts_of_retracted
@@ -48,6 +52,9 @@ class Rewindow(ABC):
     @abstractmethod
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows with their windows."""
+
+    def check(self, rows: KeyRows, rewritten: Rewritten) -> None:  # noqa: B027 - most need no check
+        """Check that the windows which were made of these rows follow from the rows of each key. Raises if they do not."""
 
 
 MadeOf = TypeVar("MadeOf", bound=type[Rewindow])
@@ -114,6 +121,7 @@ class WindowByKey(PerKey):
         if not len(rows.diffs):
             return self.schema.to_frame(), rows.diffs
         rewritten = self._function(rows)
+        self._function.check(rows, rewritten)
         windowed = gather(rows.payload, rewritten.positions)
         columns = {column.name: column for column in windowed.get_columns()}
         for name, bounds in ((WINDOW_START, rewritten.starts), (WINDOW_END, rewritten.ends)):
@@ -179,6 +187,7 @@ class Merged(Rewindow):
     The function gets a frame of different windows: the columns of the keys, ``window_start`` and ``window_end``. Those
     of a key stand together, by start and then by end; there may be many keys. It returns a frame of the same height
     whose ``window_start`` and ``window_end`` are those of the window that each has become, as ``merge_overlapping``.
+    A function that is not ``merge_overlapping`` is called again with every other key, and with the rest (``check``).
 
     Raises:
         InputError: the function fails, or returns something else.
@@ -193,15 +202,57 @@ class Merged(Rewindow):
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in merged windows."""
         differs = _differs(rows.owners, *bounds_of(rows))
-        columns = (*self._keys, WINDOW_START, WINDOW_END)
-        windows = gather(rows.payload.select(columns), np.flatnonzero(differs))
+        starts, ends = self._bounds(self._windows(rows, np.flatnonzero(differs)))
+        number = np.cumsum(differs) - 1
+        return Rewritten(np.arange(len(differs)), starts[number], ends[number], rows.diffs)
+
+    def check(self, rows: KeyRows, rewritten: Rewritten) -> None:
+        """Check that the function gives every other key, and then the rest, the same windows without those between them.
+
+        This finds a function that forgets ``.over(...)`` the key, or that gives something else whenever it is called. What
+        it would have given before could not be taken back.
+
+        Raises:
+            InputError: it gives others; names a window.
+        """
+        if self._merge is merge_overlapping or not len(rows.diffs):
+            return
+        owners = rows.owners
+        first = np.flatnonzero(_differs(owners, *bounds_of(rows)))
+        is_odd = (np.cumsum(_differs(owners)) - 1)[first] % 2 == 1
+        for places in (first[~is_odd], first[is_odd]):
+            if not len(places):
+                continue
+            windows = self._windows(rows, places)
+            starts, ends = self._bounds(windows)
+            differs = np.flatnonzero((starts != rewritten.starts[places]) | (ends != rewritten.ends[places]))
+            if len(differs):
+                at = int(differs[0])
+                before, after = (
+                    f"from {shown(int(start))} to {shown(int(end))}"
+                    for start, end in (
+                        (rewritten.starts[places[at]], rewritten.ends[places[at]]),
+                        (starts[at], ends[at]),
+                    )
+                )
+                raise InputError(
+                    f"{self._where}: the function gave {shown_row(windows, at)} the window {before}, and called again,"
+                    f" without other keys, {after}; nothing has changed. {self._remedy}"
+                )
+
+    @property
+    def _remedy(self) -> str:
+        by = f": compute what it returns .over({listed(self._keys)})" if self._keys else ""
+        return f"What a window is merged into must follow from the windows of its key and nothing else{by}"
+
+    def _windows(self, rows: KeyRows, places: Index) -> pl.DataFrame:
+        return gather(rows.payload.select(*self._keys, WINDOW_START, WINDOW_END), places)
+
+    def _bounds(self, windows: pl.DataFrame) -> tuple[Ints, Ints]:
         dtype = windows.schema[WINDOW_START]
         assert isinstance(dtype, pl.Datetime)
         starts, ends = bounds_by_function(self._where, self._merge, windows, dtype)
-        number = np.cumsum(differs) - 1
-        return Rewritten(
-            np.arange(len(differs)), physical(starts)[number], physical(ends)[number], rows.diffs
-        )
+        return physical(starts), physical(ends)
 
 
 @tagged("core.eventtime.rewindow:merge_overlapping")
@@ -217,13 +268,38 @@ def merge_overlapping(windows: pl.DataFrame) -> pl.DataFrame:
     >>> [(row["window_start"].hour, row["window_end"].hour) for row in merge_overlapping(windows).to_dicts()]
     [(9, 12), (9, 12), (12, 13)]
     """
-    start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
-    keys = [pl.col(name) for name in windows.columns if name not in (WINDOW_START, WINDOW_END)] or [pl.lit(0)]
-    reached = end.cum_max().shift().over(keys)
-    merged = [*keys, (start >= reached).fill_null(value=True).cum_sum().over(keys).alias("_merged")]
+    if not windows.height:
+        return windows
+    keys = [column for column in windows.get_columns() if column.name not in (WINDOW_START, WINDOW_END)]
+    starts, ends = (physical(windows.get_column(name)) for name in (WINDOW_START, WINDOW_END))
+    owners = group(key_words(keys, windows.height)).numbers
+    is_sorted = not (_precedes(owners, starts)).any()
+    order = np.arange(windows.height) if is_sorted else np.lexsort((ends, starts, owners))
+    owners, starts, ends = owners[order], starts[order], ends[order]
+    reached = _greatest_so_far(owners, ends)
+    begins = _differs(owners)
+    begins[1:] |= starts[1:] >= reached[:-1]
+    first = np.flatnonzero(begins)
+    lengths = np.diff(first, append=len(starts))
+    merged = np.empty((2, windows.height), np.int64)
+    merged[:, order] = np.repeat(starts[first], lengths), np.repeat(reached[first + lengths - 1], lengths)
     return windows.with_columns(
-        start.min().over(merged).alias(WINDOW_START), end.max().over(merged).alias(WINDOW_END)
+        pl.Series(name, bounds).cast(windows.schema[name])
+        for name, bounds in zip((WINDOW_START, WINDOW_END), merged, strict=True)
     )
+
+
+def _precedes(owners: Index, starts: Ints) -> Mask:
+    """Return which entries come after one that they precede in the order of owners and then of starts."""
+    precedes: Mask = (owners[1:] < owners[:-1]) | ((owners[1:] == owners[:-1]) & (starts[1:] < starts[:-1]))
+    return precedes
+
+
+def _greatest_so_far(owners: Index, values: Ints) -> Ints:
+    """Return the greatest value up to each entry among those of its owner; owners stand together and ascend."""
+    distinct, ranks = np.unique(values, return_inverse=True)
+    greatest: Ints = distinct[np.maximum.accumulate(owners * len(distinct) + ranks) - owners * len(distinct)]
+    return greatest
 
 
 def bounds_of(rows: KeyRows) -> tuple[Ints, Ints]:
