@@ -6,7 +6,7 @@ speed of the others. Readers that end at the first bad row use ``text_files`` al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np

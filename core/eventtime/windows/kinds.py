@@ -36,10 +36,6 @@ class Regular(NamedTuple):
     offset: int
 
 
-Assignment = Callable[[pl.DataFrame], pl.DataFrame]
-"""A user's function from a frame to one of the same height, with the bounds of a window for each row."""
-
-
 class WindowTraits:
     """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
 
