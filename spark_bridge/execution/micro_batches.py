@@ -405,8 +405,8 @@ class MicroBatches:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
         left = ("turn", "_upkeep")
-        kept = {name: value for name, value in self.__dict__.items() if name not in left}
-        return {**kept, "_epochs": None, "_store": None, "while_running": nullcontext, "_fills": WeakSet()}
+        shared = {name: value for name, value in self.__dict__.items() if name not in left}
+        return {**shared, "_epochs": None, "_store": None, "while_running": nullcontext, "_fills": WeakSet()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
