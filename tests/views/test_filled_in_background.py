@@ -144,6 +144,61 @@ def test_it_is_declared_again_replaced_and_dropped(held: Held) -> None:
     assert third.read().height == 400, "without background= it is filled when engine.view returns"
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_what_is_refused_leaves_its_fill_as_it_was(background: bool, held: Held) -> None:
+    """The fill of a replacement goes on where a drop, or another replacement, is refused."""
+    engine = started()
+    visits = engine.source("visits", {"shop": pl.Int64})
+    engine.push("visits", {"shop": [1]})
+    engine.view("large", engine.views["totals"].filter(pl.col("total") > 5))
+    shops = engine.sources["sales"].group_by("shop").agg(total=pl.col("price").max())
+    view = engine.view("totals", shops, replace=True, background=True)
+    with pytest.raises(ec.PlanError, match="view 'large' is declared on it"):
+        engine.drop_view("totals")
+    with pytest.raises(ec.PlanError, match="'visits' does not retain its rows"):
+        engine.view("totals", visits.unique(), replace=True, background=background)
+    assert list(engine.filling) == ["totals"]
+    held.go.set()
+    view.wait(20)
+    assert view.read().sort("shop").rows() == ROWS.rows()
+
+
+def test_a_view_on_which_another_one_stands_is_not_dropped_while_it_is_filled(held: Held) -> None:
+    engine = started()
+    view = engine.view("sizes", sizes(engine), background=True)
+    small = engine.view("small", view.filter(pl.col("total") < 2))
+    with pytest.raises(ec.PlanError, match="view 'sizes': view 'small' is declared on it; drop that first"):
+        engine.drop_view("sizes")
+    assert list(engine.filling) == ["sizes"]
+    assert sorted(small.read().rows()) == [(0, 100), (1, 100)]
+    engine.drop_view("small")
+    engine.drop_view("sizes")
+    assert engine.filling == {}
+
+
+def test_a_drop_ends_the_fill_of_a_replacement_too(held: Held) -> None:
+    engine = started()
+    first = engine.view("sizes", sizes(engine))
+    prices = engine.sources["sales"].group_by("price").agg(shops=pl.len())
+    second = engine.view("sizes", prices, replace=True, background=True)
+    engine.drop_view("sizes")
+    assert (list(engine.views), engine.filling) == (["totals"], {})
+    for view, why in ((first, "was dropped"), (second, "was dropped while it was being filled")):
+        with pytest.raises(ec.InputError, match=f"view 'sizes' {why}$"):
+            view.read()
+
+
+def test_where_the_engine_is_closed_its_reader_gets_what_to_do(held: Held) -> None:
+    engine = started()
+    view = engine.view("sizes", sizes(engine), background=True)
+    engine.close()
+    for use in (view.read, view.wait):
+        with pytest.raises(
+            ec.NotFilledError, match="'sizes' is dropped, before it was ready; declare it again"
+        ):
+            use()
+
+
 def test_a_view_that_is_replaced_stays_until_the_other_is_ready(held: Held) -> None:
     engine = started()
     first = engine.view("sizes", sizes(engine))

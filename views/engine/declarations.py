@@ -32,6 +32,10 @@ from .view_driver import ViewDriver, the_one
 from .view_keeper import ViewKeeper
 
 
+DROPPED_MEANWHILE = "was dropped while it was being filled"
+REPLACED_MEANWHILE = "was replaced while it was being filled; take what engine.view has returned since"
+
+
 class Declarations:
     """Changes what an engine declares. The caller holds the engine's turn.
 
@@ -123,6 +127,7 @@ class Declarations:
             return pending
         existing = self._views.get(name)
         if existing is not None and self._computes_the_same(existing, collection):
+            self._running.fills.stop(name, REPLACED_MEANWHILE)
             return existing
         if existing is not None and not replace:
             raise PlanError(
@@ -170,7 +175,9 @@ class Declarations:
         existing = self._views.get(name)
         with self._changes.change(where) as change:
             change.fill(name, backfill)
-            if filling is not None:
+            if filling is None:
+                change.done.append(lambda: self._running.fills.stop(name, REPLACED_MEANWHILE))
+            else:
                 change.computed, change.filling = computed, filling
                 # From here on it is read as any view that is being declared.
                 view._filling = None
@@ -187,14 +194,13 @@ class Declarations:
     # In the background
 
     def _pending(self, name: str, collection: Collection, *, replace: bool, background: bool) -> View | None:
-        """Return the view that is being filled under this name, if it is declared again; end its fill if it is replaced.
+        """Return the view that is being filled under this name, if it is declared again.
 
         Raises:
             PlanError: it is another one, and is not to be replaced.
         """
         filling = self._running.fills.get(name)
         if filling is None or filling.state != "filling":
-            self._running.fills.stop(name)
             return None
         view: View = filling.view
         if self._computes_the_same(view, collection):
@@ -206,10 +212,6 @@ class Declarations:
                 f"view {name!r} is being filled, and is declared in another way; choose another name, or replace it with "
                 "replace=True"
             )
-        self._running.fills.stop(name)
-        view._gone = (
-            f"view {name!r} was replaced while it was being filled; take what engine.view has returned since"
-        )
         return None
 
     def _has_rows(self, place: PlanId) -> bool:
@@ -278,6 +280,7 @@ class Declarations:
         self._start(view, Filling(view, collection, fill, self._running.turn, adopt, on_progress))
 
     def _start(self, view: View, filling: Filling) -> None:
+        self._running.fills.stop(view.name, REPLACED_MEANWHILE)
         view._filling = self._running.fills[view.name] = filling
         filling.start()
 
@@ -288,16 +291,18 @@ class Declarations:
 
     def drop_view(self, name: str) -> None:
         """Drop a view. See ``Engine.drop_view``."""
-        if (filling := self._running.fills.get(name)) is not None:
-            self._running.fills.stop(name)
-            filling.view._gone = f"view {name!r} was dropped while it was being filled"
-            if name not in self._views:
-                return
-        view = _named("view", name, self._views)
-        pending = {other: each.collection for other, each in self._running.fills.items()}
-        others = stands_on_view(self._plan, view, {**self._views, **pending})
-        if others:
-            raise PlanError(f"view {name!r}: view {listed(others)} is declared on it; drop that first")
+        fills, filling = self._running.fills, self._running.fills.get(name)
+        dropped = [filling.view] if filling is not None and filling.state == "filling" else []
+        if filling is None or name in self._views:
+            dropped.append(_named("view", name, self._views))
+        pending = {other: each.collection for other, each in fills.items() if other != name}
+        for view in dropped:
+            if others := stands_on_view(self._plan, view, {**self._views, **pending}):
+                raise PlanError(f"view {name!r}: view {listed(others)} is declared on it; drop that first")
+        if filling is not None and name not in self._views:
+            fills.stop(name, DROPPED_MEANWHILE)
+            return
+        view = self._views[name]
         if view.subscriptions:
             raise PlanError(
                 f"view {name!r}: {len(view.subscriptions)} subscriptions to it are open ({view.subscriptions[0]!r}); close them "
@@ -305,6 +310,10 @@ class Declarations:
             )
         with self._changes.change(f"view {name!r}") as change:
             change.has_epoch = True
+            if filling is not None:
+                del fills[name]
+                change.undo.append(lambda: fills.update({name: filling}))
+                change.done.append(lambda: filling.stop(DROPPED_MEANWHILE))
             self._plan.remove_view(name)
             del self._views[name]
             named = self._running.readers.forget(name)

@@ -285,6 +285,13 @@ class Filling:
         if state != "ready":
             self._ended.set()
 
+    def stop(self, why: str | None = None) -> None:
+        """End it before the view is ready, for a reason that those who read the view get."""
+        self.error = None
+        if self.state == "filling":
+            self.end("dropped")
+            self.view._gone = None if why is None else f"view {self.name!r} {why}"
+
     def fail(self, error: BaseException) -> None:
         """Note why it failed."""
         self.error = error
@@ -337,6 +344,7 @@ class Filling:
         way_out = {
             "filling": "; wait for it with view.wait(), or look at view.filling for its progress",
             "failed": "; declare it again",
+            "dropped": ", before it was ready; declare it again",
         }
         refused = NotFilledError(f"{self.progress!r}{way_out.get(self.state, '')}")
         refused.__cause__ = self.error
@@ -369,15 +377,11 @@ class Fills(dict[str, Filling]):
                     f"(engine.filling), or drop it first with engine.drop_view({filling.name!r})"
                 )
 
-    def stop(self, name: str) -> bool:
-        """End the fill of a view, if there is one; return whether it was under way."""
+    def stop(self, name: str, why: str | None = None) -> None:
+        """End the fill of a view, if there is one; those who read the view from then on get the reason."""
         filling = self.pop(name, None)
-        if filling is None:
-            return False
-        was, filling.error = filling.state, None
-        if was == "filling":
-            filling.end("dropped")
-        return was == "filling"
+        if filling is not None:
+            filling.stop(why)
 
     def stop_all(self) -> None:
         """End all fills."""
