@@ -31,7 +31,6 @@ from .view import View
 from .view_driver import ViewDriver, the_one
 from .view_keeper import ViewKeeper
 
-
 DROPPED_MEANWHILE = "was dropped while it was being filled"
 REPLACED_MEANWHILE = "was replaced while it was being filled; take what engine.view has returned since"
 
