@@ -324,7 +324,7 @@ class MicroBatches:
     def filling(self, where: str, setup: Setup, drop: Sequence[str]) -> RunningFill:
         """Return what computes the states of views that are new in a plan, while micro-batches go on.
 
-        Files that no commit names are not deleted meanwhile.
+        Files that no commit names are not deleted meanwhile; it waits for the upkeep that is deleting some.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -338,8 +338,9 @@ class MicroBatches:
             change = PlanChange(where, self.opened(), computed, is_planned=True)
             return self._opened(setup, None, drop, change).filling
 
-        filling = RunningFill(prepare)
-        self._fills.add(filling)
+        with self._upkeep.deleting.lock:
+            filling = RunningFill(prepare)
+            self._fills.add(filling)
         return filling
 
     def redeclare(

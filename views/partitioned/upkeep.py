@@ -10,7 +10,7 @@ from evercurrent.core.data.errors import CheckpointError, CheckpointWarning
 
 from ..checkpoint import Checkpoint
 from ..checkpoint.compacting import without_waste
-from ..concurrency.turns import Turn
+from ..concurrency.turns import Guard, Turn
 from .driver import Epochs
 
 EVERY = 64
@@ -23,7 +23,8 @@ class Upkeep:
     An epoch and the upkeep exclude each other by ``turn``, so upkeep costs an epoch time only if it comes while that runs.
     Files that no retained commit names are deleted. Where files that states need are mostly unneeded, what is needed is
     copied out of them, in an epoch of its own in which nothing else happens. ``also`` deletes other files that a query keeps.
-    While ``is_read_elsewhere``, as by a fill, files stay.
+    While ``is_read_elsewhere``, as by a fill, files stay; what begins to read takes the lock of ``deleting`` for that, so that it
+    does not begin in the midst of the upkeep, which would delete what it reads and writes.
 
     Cost: the files of the checkpoint are listed; and what is copied, which is less than what is freed.
     """
@@ -41,6 +42,7 @@ class Upkeep:
         self._checkpoint = checkpoint
         self._also = also
         self._is_read_elsewhere = is_read_elsewhere
+        self.deleting = Guard()
         self._count = 0
         self._thread: Thread | None = None
 
@@ -72,8 +74,11 @@ class Upkeep:
 
     def work(self) -> None:
         """Compact, sweep, and note what that has freed in the measures of the next epoch. The caller has the turn."""
-        if self._is_read_elsewhere():
-            return
+        with self.deleting.lock:
+            if not self._is_read_elsewhere():
+                self._delete()
+
+    def _delete(self) -> None:
         epochs = self._epochs()
         log, last = epochs.log, epochs.last
         compacted = without_waste(log.store, last)
