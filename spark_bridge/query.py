@@ -21,7 +21,6 @@ from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.epochs.run_events import LOG
-from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.limits import DRIVER_BYTES
@@ -41,6 +40,7 @@ from .execution.arguments import (
     require_timeout,
     require_trigger,
 )
+from .execution.control_records import require_fitting
 from .execution.jobs import Setup
 from .execution.micro_batches import MicroBatches, OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
@@ -318,10 +318,9 @@ class Query(LiveViews, QueryNames):
             InputError: there is no such view, it has no windows that wait, or the key does not fit.
         """
         self.view(view)
-        # Checked without open windows, as a request that cannot be met would make every micro-batch fail.
-        plan = self._in_spark.setup.unpickled()
-        WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), view).windows(key, window)
-        self._batches.request(FireRequest(view, key, window))
+        request = FireRequest(view, key, window)
+        require_fitting(self._in_spark.setup.unpickled(), request)
+        self._batches.request(request)
 
     def progress(self) -> EpochProgress | None:
         """Return the measures of the last epoch that this process has run; None before the first.

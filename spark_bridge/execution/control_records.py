@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evercurrent.core.columns.plain_values import NotPlainError, decoded, encoded
-from evercurrent.core.data.errors import CheckpointError, CorruptFileError, InputError
+from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, InputError
+from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.compiler.compiler import compile_plan
+from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
+from evercurrent.views.inspection.questions import WindowQueries
 from evercurrent.views.partitioned.tasks import FireRequest
+from evercurrent.views.plan.plan import Plan
 
 T = TypeVar("T")
 
@@ -121,3 +127,36 @@ def require_next(last: int | None, batch: int) -> bool:
             "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"
         )
     return True
+
+
+def require_fitting(plan: Plan, fire: FireRequest) -> None:
+    """Check that windows of a plan can fire by a request.
+
+    It is checked without open windows, as a request that cannot be met would make every micro-batch fail.
+
+    Raises:
+        InputError: the view has no windows that wait, or the key does not fit.
+    """
+    WindowQueries(plan, compile_plan(plan, Ledger(LEDGER_ROWS)), fire.view).windows(fire.key, fire.window)
+
+
+def fires_of(plan: Plan, fires: Sequence[FireRequest]) -> list[FireRequest]:
+    """Return the requests that fit a plan: a view that was to fire may have been dropped or replaced since.
+
+    A warning names each view that was replaced.
+    """
+    fitting = []
+    for fire in fires:
+        if fire.view not in plan.views:
+            continue
+        try:
+            require_fitting(plan, fire)
+        except InputError as error:
+            warnings.warn(
+                f"nothing fires in view {fire.view!r}, which was replaced after query.fire(...): {error}",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        else:
+            fitting.append(fire)
+    return fitting

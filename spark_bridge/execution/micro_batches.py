@@ -21,6 +21,7 @@ from evercurrent.core.data.errors import (
     CorruptFileError,
     MissingFileError,
     NameTakenError,
+    PlanError,
 )
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
@@ -39,7 +40,15 @@ from evercurrent.views.store import Store, store_at
 from ..input.origins import require_order, with_origins
 from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
-from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from, require_next
+from .control_records import (
+    Attempt,
+    attempt_as_bytes,
+    attempt_from,
+    fire_as_bytes,
+    fire_from,
+    fires_of,
+    require_next,
+)
 from .frames import delta_frames
 from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
@@ -182,8 +191,7 @@ class MicroBatches:
             },
             on_deltas=on_deltas if self.options.on_epoch else None,
             promised=promised,
-            # A view that was to fire may have been dropped since.
-            fires=[fire for fire in attempt.fires if fire.view in epochs.plan.views],
+            fires=fires_of(epochs.plan, attempt.fires),
             rows=rows_again if self.setup.on_bad_rows == "ledger" else None,
         )
 
@@ -336,7 +344,13 @@ class MicroBatches:
             if self.setup is not begun:
                 return None
             change = PlanChange(where, self.opened(), computed, is_planned=True)
-            return self._opened(setup, None, drop, change).filling
+            try:
+                return self._opened(setup, None, drop, change).filling
+            except (CheckpointError, PlanError):
+                with self.turn:  # Another change of the plan may be committed, and not noted here yet.
+                    if self.setup is not begun:
+                        return None
+                raise
 
         with self._upkeep.deleting.lock:
             filling = RunningFill(prepare)

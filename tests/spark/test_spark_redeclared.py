@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.errors import CheckpointWarning, InputError, PlanError
 from evercurrent.spark_bridge import run
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.partitioned.bucket_states import BucketStates
@@ -248,3 +248,23 @@ def test_micro_batches_go_on_while_a_view_is_filled_in_the_background(
     with pytest.raises(ec.NotFilledError, match="the query has ended meanwhile"):
         late.wait(60)
     assert list(engine.views) == ["totals", "shops"]
+
+
+def test_a_view_that_is_replaced_after_fire_does_not_end_the_query(
+    spark: Any, feed: Any, checkpoint: Path
+) -> None:
+    """The request would be met by no micro-batch, and by none of a query that is started again."""
+    stream = feed(BATCHES[:1])
+    engine = ec.Engine()
+    sales = engine.source("sales", SALES, retained=True)
+    waiting = sales.window(ec.global_window()).trigger(ec.repeat(ec.signal()))
+    engine.view("totals", waiting.group_by("shop").agg(total=price.sum()))
+    with running(engine, stream, checkpoint) as query:
+        query.process_all_available()
+        query.fire("totals")
+        engine.view("totals", sales.group_by("shop").agg(total=price.sum()), replace=True)
+        feed(BATCHES[1:])
+        with pytest.warns(CheckpointWarning, match="nothing fires in view 'totals', which was replaced"):
+            query.process_all_available()
+        expected = pl.concat(BATCHES).group_by("shop").agg(total=price.sum())
+        assert counted([query.view("totals").read()]) == counted([expected])

@@ -13,19 +13,14 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.execution.jobs import Setup
-from evercurrent.spark_bridge.execution.micro_batches import MicroBatches, Options
-from evercurrent.spark_bridge.execution.preflight import check_picklable
 from evercurrent.views.checkpoint import compacting
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.concurrency.turns import Turn
 from evercurrent.views.partitioned import upkeep
-from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.partitioned.upkeep import Upkeep
 from evercurrent.views.store import LocalStore
 from spark.doomed_query import batches, declare
 from spark.offered import Offering, declared, forget_everything, held
-from spark.test_filled_in_buckets import shops
 from spark.test_query import ONCE, chain, events, pushed
 from spark.test_query import declared as declared_by
 from spark.twins import counted
@@ -151,44 +146,3 @@ def test_a_query_sweeps_while_it_runs(
     for name, view in embedded.views.items():
         assert counted([query.view(name).read()]) == counted([view.read()])
     assert pl.Series(heard).unique().sort().to_list() == list(range(1, 8))
-
-
-def test_a_fill_does_not_begin_while_files_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that it writes, and which no commit names yet, would be deleted with the others."""
-    store = LocalStore(tmp_path)
-    rows = {"sales": pl.DataFrame({"shop": ["a", "b", "a"], "price": [1, 2, 3]})}
-    declared_now, declared_then = (
-        shops(names, retained=True).declared for names in (["totals"], ["totals", "prices"])
-    )
-    offering = Offering(declared_now, store, buckets=2)
-    assert offering.offer(0, rows)
-    setups = [
-        Setup(check_picklable(plan, "the plan"), store.url, 2, 1000) for plan in (declared_now, declared_then)
-    ]
-    query = MicroBatches(setups[0], Options(ec.Checkpoint(tmp_path, keep=1, grace="0s"), 1000))
-    assert query.opened().last.epoch == 1
-    fills: list[RunningFill] = []
-    is_filled = threading.Event()
-
-    def fill() -> None:
-        fills.append(query.filling("view 'prices'", setups[1], ()))
-        assert list(fills[0].pieces(1))
-        is_filled.set()
-
-    beside = threading.Thread(target=fill)
-
-    def without_waste(*_: Any) -> None:
-        beside.start()
-        is_filled.wait(0.5)
-
-    monkeypatch.setattr(upkeep, "without_waste", without_waste)
-    with query.turn:
-        query._upkeep.work()
-    beside.join(20)
-    assert is_filled.is_set()
-    query.redeclare("view 'prices'", setups[1], (), None, fills[0].computed)
-    fills[0].end()
-    assert verify(store).faults == ()
-    assert held(declared_then, store)["prices"] == [(1, 1), (2, 1), (3, 1)]

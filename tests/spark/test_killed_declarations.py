@@ -1,0 +1,79 @@
+"""kill -9 of a query in Spark while a view is declared in it: it is started again with the view, or without it, and exact."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint.verifying import verify
+from evercurrent.views.store import LocalStore
+from spark.conftest import write_one_file
+from spark.doomed_declaration import SALES, declared, started
+from spark.twins import counted
+from started import paths
+
+TESTS = Path(__file__).resolve().parents[1]
+BATCHES = [
+    pl.DataFrame({"shop": [at % 7 for at in rows], "price": [at * at % 31 for at in rows]}, schema=SALES)
+    for rows in (range(40), range(40, 55), range(55, 90))
+]
+VIEWS = ("totals", "sizes", "best")
+
+
+def killed(folder: Path, when: str) -> None:
+    words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_declaration", str(folder), when]
+    environment = os.environ | {
+        "PYTHONPATH": paths(TESTS, TESTS.parent / "src"),
+        "POLARS_MAX_THREADS": "1",
+    }
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        assert process.wait(300) == -signal.SIGKILL, (folder / "log.txt").read_text()[-4000:]
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("when", ["torn", "after"])
+def test_killed_while_a_view_is_declared(when: str, spark: Any, tmp_path: Path) -> None:
+    """The record of the epoch in which it appears is half written, or the last thing that the process did."""
+    (tmp_path / "input").mkdir()
+    for number, frame in enumerate(BATCHES[:2]):
+        write_one_file(frame, tmp_path / "input" / f"{number}.parquet", number)
+    killed(tmp_path, when)
+    store = LocalStore(tmp_path / "checkpoint")
+    last = CommitLog(store).last
+    assert last is not None
+    assert set(last.plan["views"]) == {"totals", "sizes"} | ({"best"} if when == "after" else set())
+    assert verify(store).faults == ()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "as it was")
+    write_one_file(BATCHES[2], tmp_path / "input" / "2.parquet", 2)
+    for names in (VIEWS, VIEWS[:2]):
+        drop = tuple(name for name in last.plan["views"] if name not in names)
+        query = started(spark, declared(*names), tmp_path, drop=drop)
+        try:
+            query.process_all_available()
+            assert tuple(query.views) == names
+            truth = declared(*names)
+            truth.push("sales", pl.concat(BATCHES))
+            for name, view in truth.views.items():
+                own = query.view(name)
+                assert counted([own.read()]) == counted([view.read()]), name
+                deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
+                assert deltas == counted([view.read()]), name
+        finally:
+            query.stop()
+        assert verify(store).faults == ()
+        shutil.rmtree(tmp_path / "checkpoint")
+        shutil.copytree(tmp_path / "as it was", tmp_path / "checkpoint")
