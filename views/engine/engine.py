@@ -290,6 +290,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
 
         With "ledger" strict sources, too, refuse retractions of rows that are not there.
 
+        >>> import polars as pl
         >>> from evercurrent import Engine
         >>> engine = Engine()
         >>> sales = engine.source("sales", {"shop": pl.String}, kind="diffs", strict=True)
