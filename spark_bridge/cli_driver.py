@@ -20,6 +20,7 @@ import polars as pl
 from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.connectors.positions import copied
+from evercurrent.views.dataframe.bad_rows import accepted_apart
 from evercurrent.views.dataframe.source import Source, accepted
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.history import BEFORE_ALL
@@ -48,7 +49,8 @@ def on_spark(
 ) -> Iterator[SparkDriver]:
     """Run the views of an engine inside Spark, in the running session or one that ends with the context.
 
-    Without a checkpoint they are kept in a folder that is deleted when the context ends.
+    Without a checkpoint they are kept in a folder that is deleted when the context ends. What bad rows do is
+    ``engine.on_bad_rows``.
 
     Raises:
         SparkMissingError, JavaMissingError, SparkStartError: Spark cannot be started here.
@@ -217,12 +219,28 @@ class SparkDriver:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
             CheckpointError: the epoch could not be written.
         """
-        rows = accepted(self.sources[source], data).frame
+        rows = self._rows(self.sources[source], data)
         batch = self._next
         reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
         self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
         self._run(batch)
         return self._deliver()
+
+    def _rows(self, source: Source, data: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows for a micro-batch, which refuses those that do not fit the source.
+
+        Raises:
+            InputError: a row is to end the run, or has a value that no column of the source can carry there.
+        """
+        if self._batches.setup.on_bad_rows == "fail":
+            return accepted(source, data).frame
+        delta, refused = accepted_apart(source, data)
+        if not refused:
+            return delta.frame
+        try:
+            return pl.concat([delta.frame, *(each.frame.select(delta.frame.columns) for each in refused)])
+        except pl.exceptions.PolarsError:
+            return accepted(source, data).frame
 
     def tick(self) -> int:
         """Run an epoch without rows and return its number: processing time advances, and timers that are due fire."""

@@ -120,14 +120,12 @@ def run(
     _check_engine_only(place, {"--prove": prove, "--reload": reload}, sample)
     if output_format is not None and output is None:
         raise typer.BadParameter("goes with --output", param_hint="--output-format")
-    skips = (on_error or (OnError.LEDGER if follow else OnError.STOP)) is OnError.LEDGER
-    reading = Reading(_character(separator), ignore_extra, skips, follow and checkpoint is None)
+    separating = _character(separator)
     outputs = Outputs(
         show,
         delta_paths,
         output,
         output_format or OutputFormat.PARQUET,
-        skips=skips,
         reloads=name if reload else None,
         quiet=quiet,
     )
@@ -138,6 +136,10 @@ def run(
     ):
         application = load(name)
         application.showing(show)
+        if on_error is not None or follow:
+            application.engine.use_bad_rows("fail" if on_error is OnError.STOP else "ledger")
+        skips = application.engine.on_bad_rows == "ledger"
+        reading = Reading(separating, ignore_extra, skips, follow and checkpoint is None)
         if prove:
             application.engine.retain_rows()
             application.engine.record_rows()

@@ -115,7 +115,9 @@ class StartDriver(Protocol):
 
     def __call__(
         self, engine: Engine, *, checkpoint: str | None, master: str | None, buckets: int | None
-    ) -> AbstractContextManager[Driver]: ...
+    ) -> AbstractContextManager[Driver]:
+        """Start; what bad rows do is ``engine.on_bad_rows``."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,6 @@ class InputPlaces:
             )
 
 
-def earlier(position: Position | None, rows: int) -> Position | None:
-    """Return the position so many rows before one that ``InputPlaces`` has made."""
-    if isinstance(position, Mapping):
-        return {file: end - rows for file, end in position.items() if isinstance(end, int)}
-    return position - rows if isinstance(position, int) else position
-
-
 def _named_file(chunk: Chunk, position: Position | None) -> str | None:
     """Return the name of a chunk's file in the position, or None if all rows of the source are counted together."""
     is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file

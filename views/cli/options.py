@@ -148,8 +148,8 @@ ErrorsTo = Annotated[
     OnError | None,
     typer.Option(
         "--on-error",
-        help="A row that cannot be read or taken ends the run ([bold]stop[/], the default), or is left out and listed at the "
-        "end ([bold]ledger[/], the default with --follow).",
+        help="A row that cannot be read or taken ends the run ([bold]stop[/]), or is left out and listed at the end "
+        "([bold]ledger[/], the default with --follow). By default the engine of APP decides: Engine(on_bad_rows=...).",
     ),
 ]
 

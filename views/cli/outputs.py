@@ -21,6 +21,7 @@ from .guards import Stop
 from .options import (
     OutputFormat,
 )
+from .refusals import Failures, refusals
 from .reloading import Reloading
 from .runs import Run
 from .screens import LiveScreen, PlainScreen, Screen, Shown
@@ -31,14 +32,13 @@ from .summaries import summary
 class Outputs:
     """The outputs of a run: the view that it shows, the files of deltas and contents that it writes, and what it prints.
 
-    With ``skips`` rows that are refused do not end the run. ``reloads`` is the application whose changed code is taken over.
+    ``reloads`` is the application whose changed code is taken over.
     """
 
     show: str | None
     delta_paths: Mapping[str, list[Path]]
     output: Path | None
     form: OutputFormat
-    skips: bool
     reloads: str | None
     quiet: bool
 
@@ -64,10 +64,9 @@ class Outputs:
                 else PlainScreen(console, shown)
             )
             watched = None if self.reloads is None else Reloading(self.reloads, application)
-            job = Run(
-                application, driver, feed, screen, shown, files, stop, skips=self.skips, reloading=watched
-            )
+            job = Run(application, driver, feed, screen, shown, files, stop, reloading=watched)
             written: list[Path] = []
+            failures, since = open_files.enter_context(Failures()), driver.epoch_number
             try:
                 job.go()
                 open_files.close()
@@ -75,10 +74,14 @@ class Outputs:
                 written += self._write_contents(driver)
             finally:
                 notes = [*job.notes, *feed.notes]
-                refused = [*feed.refused, *job.refused]
-                # Without --on-error ledger each of them would be an error, which is shown.
-                if self.quiet and refused:
-                    typer.echo("\n".join(f"refused: {line}" for line in refused), err=True)
+                unread = [*failures.lines, *feed.refused]
+                if self.quiet:
+                    typer.echo(
+                        "".join(f"refused: {line}\n" for line in (*refusals(driver, since), *unread)),
+                        err=True,
+                        nl=False,
+                    )
+                refused = [*refusals(driver), *unread]
                 print_on(console, summary(job.tally, driver, [shown, *beside], written, refused, notes))
 
     def _write_contents(self, driver: Driver) -> list[Path]:

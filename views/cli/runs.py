@@ -19,7 +19,7 @@ from .applications import Application
 from .drivers import Driver, Following
 from .feeds import Chunk, Feed
 from .guards import Stop
-from .input_places import InputPlaces, earlier
+from .input_places import InputPlaces
 from .reloading import Reloading
 from .screens import Screen, Shown, Tally
 
@@ -43,7 +43,6 @@ class Run:
         files: Mapping[str, DeltaFile],
         stop: Stop,
         *,
-        skips: bool = False,
         reloading: Reloading | None = None,
     ) -> None:
         self.tally = Tally()
@@ -64,9 +63,6 @@ class Run:
         self._timed = [name for name, source in self._driver.sources.items() if source.event_time is not None]
         self._places = InputPlaces({})
         self.notes: list[str] = []
-        self.refused: list[str] = []
-        """Rows that the engine has refused as a whole epoch, if the run ``skips`` them."""
-        self._skips = skips
         self._reloading = reloading
         self._subscribed: set[str] = set()
 
@@ -177,27 +173,13 @@ class Run:
             self._at = chunk.at
             return
         self._deltas.clear()
-        self._push(new, position)
-        self._count(new)
-        self._report()
-
-    def _push(self, chunk: Chunk, position: Position | None) -> None:
-        """Push rows as an epoch; if it is refused and the run skips, as smaller epochs without the rows that are refused."""
         try:
             where = {} if position is None else {"position": position}
-            self._driver.push(chunk.source, chunk.frame, at=chunk.at, **where)
+            self._driver.push(new.source, new.frame, at=new.at, **where)
         except InputError as error:
-            if not self._skips:
-                raise InputError(f"{chunk.where}: {error}") from error
-            rows = chunk.frame.height
-            if rows <= 1:
-                self.refused.append(f"1 of {chunk.where}: {error}")
-                return
-            half = rows // 2
-            self._push(replace(chunk, frame=chunk.frame[:half]), earlier(position, rows - half))
-            self._report()
-            self._deltas.clear()
-            self._push(replace(chunk, frame=chunk.frame[half:]), position)
+            raise InputError(f"{new.where}: {error}") from error
+        self._count(new)
+        self._report()
 
     def _new_rows(self, chunk: Chunk) -> tuple[Position | None, Chunk | None]:
         """Return the position of a chunk's end, and the rows that no earlier run has taken; None if there are none."""

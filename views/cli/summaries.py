@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-
-from evercurrent.core.data.schema import DIFF
 
 from .drivers import Driver
 from .screens import Shown, Tally
@@ -40,7 +37,7 @@ def summary(
     facts.add_row("time", f"{duration(tally.seconds)}, {rate(tally.rows, tally.seconds)}")
     if tally.first is not None:
         facts.add_row("event time", span(tally.first, tally.last))
-    for number, line in enumerate([*_refused(driver), *refused] or ["no row"]):
+    for number, line in enumerate(refused or ["no row"]):
         facts.add_row("" if number else "refused", Text(line))
     for number, (name, view) in enumerate(driver.views.items()):
         facts.add_row("" if number else "views", Text(f"{name}: {counted(view.read().height)}"))
@@ -60,10 +57,3 @@ def _first_rows(shown: Shown) -> RenderableType:
     if rows.height > SUMMARY_ROWS:
         title += f", the first {SUMMARY_ROWS} of {counted(rows.height)}"
     return FittingTable(rows, SUMMARY_ROWS, title, shown.bar)
-
-
-def _refused(driver: Driver) -> list[str]:
-    """Count refused rows by reason, a line for each."""
-    ledger = driver.ledger()
-    by_reason = ledger.group_by("source", "reason", maintain_order=True).agg(pl.col(DIFF).abs().sum())
-    return [f"{count:,} of {source}: {reason}" for source, reason, count in by_reason.iter_rows()]

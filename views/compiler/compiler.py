@@ -197,7 +197,8 @@ class Compiler(Builder):
                 f"rows of {source.name} by key", upsert, place, states=states, placement=placement
             )
         if source.kind == "diffs" and not source.trusted:
-            check = CheckRetractions(source.name, node.schema, self.ledger, strict=source.strict)
+            strict = source.strict and not self.plan.refuses_retractions
+            check = CheckRetractions(source.name, node.schema, self.ledger, strict=strict)
             placement = Placement(by=() if in_order else tuple(node.schema), passes=frozenset(node.schema))
             return self.add(source.name, check, states=[check.spine, self.ledger], placement=placement)
         return self.add(source.name, Append(node.schema))

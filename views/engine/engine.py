@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from evercurrent.core.data.allocation import expect_large_arrays
 from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
@@ -283,6 +284,34 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             self._running = Running(
                 self._plan, self.sources, self.views, self._running.log, self._turn, durability, self._workers
             )
+
+    def use_bad_rows(self, on_bad_rows: OnBadRows) -> None:
+        """Set what bad rows do, as ``Engine(on_bad_rows=...)`` does, for an engine that was made elsewhere.
+
+        With "ledger" strict sources, too, refuse retractions of rows that are not there.
+
+        >>> import polars as pl
+        >>> from evercurrent import Engine
+        >>> engine = Engine()
+        >>> sales = engine.source("sales", {"shop": pl.String}, kind="diffs", strict=True)
+        >>> engine.use_bad_rows("ledger")
+        >>> _ = engine.push("sales", [("north", -1)])
+        >>> engine.ledger()["reason"].to_list()
+        ['retraction of a row that is not there']
+
+        Raises:
+            PlanError: it is something else, or a strict source has rows already.
+        """
+        require_on_bad_rows(on_bad_rows)
+        with self._turn:
+            strict = [each.name for each in self._plan.inputs.values() if each.strict]
+            if strict and self._running.has_begun:
+                raise PlanError(
+                    f"source {listed(strict)} is strict, and there was an epoch already: set what bad rows do before, or leave out "
+                    "strict=True"
+                )
+            self._on_bad_rows = on_bad_rows
+            self._plan.refuses_retractions = on_bad_rows == "ledger"
 
     def checkpoint(self) -> int:
         """Commit all epochs that are not committed yet, and return the number of the last one.

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import stack
+from evercurrent.core.columns.kernels import gather
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.halving import Span
@@ -73,14 +74,14 @@ class RowsPushed:
 
     def among(self, spans: Sequence[Span]) -> TakenInput:
         """See ``Rows``."""
+        is_among = np.zeros(
+            self.height, np.bool_
+        )  # Spans are many, where bad rows are, and slices cost more.
+        for start, end in spans:
+            is_among[start:end] = True
         arrived, first = {}, 0
         for name, frame in self._arrived.items():
-            parts = [
-                frame[max(start - first, 0) : end - first]
-                for start, end in spans
-                if end > first and start < first + frame.height
-            ]
-            arrived[name] = Delta(stack(parts) if parts else frame.clear())
+            arrived[name] = Delta(gather(frame, np.flatnonzero(is_among[first : first + frame.height])))
             first += frame.height
         return replace(self._taken_input, arrived=arrived)
 

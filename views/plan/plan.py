@@ -33,6 +33,8 @@ class Plan:
         """Its sources, by their places."""
         self.windowed: dict[PlanId, WindowedGroup] = {}
         """Its groupings over windows, by their places."""
+        self.refuses_retractions: bool = False
+        """Whether strict sources, too, refuse a retraction of a row that is not there, so that no such row ends a run."""
         self.edits: int = 0
         """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
