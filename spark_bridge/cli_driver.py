@@ -20,7 +20,7 @@ import polars as pl
 from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.connectors.positions import copied
-from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.dataframe.source import Source, arriving_frame
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.history import BEFORE_ALL
 
@@ -217,7 +217,7 @@ class SparkDriver:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
             CheckpointError: the epoch could not be written.
         """
-        rows = accepted(self.sources[source], data).frame
+        rows = arriving_frame(self.sources[source], data)
         batch = self._next
         reached = {} if position is None else {source: self.sources[source].positions.kept(position)}
         self._arrivals.put(batch, {source: rows}, Planned(instant_of(at), reached))
