@@ -21,7 +21,7 @@ from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.connectors.positions import copied
 from evercurrent.views.dataframe.bad_rows import accepted_apart
-from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.dataframe.source import Source, arriving_frame, messages_of
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.history import BEFORE_ALL
 
@@ -233,14 +233,16 @@ class SparkDriver:
             InputError: a row is to end the run, or has a value that no column of the source can carry there.
         """
         if self._batches.setup.on_bad_rows == "fail":
-            return accepted(source, data).frame
+            return arriving_frame(source, data)
+        if source.format is not None:
+            return messages_of(source, data)
         delta, refused = accepted_apart(source, data)
         if not refused:
             return delta.frame
         try:
             return pl.concat([delta.frame, *(each.frame.select(delta.frame.columns) for each in refused)])
         except pl.exceptions.PolarsError:
-            return accepted(source, data).frame
+            return arriving_frame(source, data)
 
     def tick(self) -> int:
         """Run an epoch without rows and return its number: processing time advances, and timers that are due fire."""

@@ -21,7 +21,10 @@ from snippets import (
     snippets_of,
 )
 
-NEED = {"docs/how-to/spark-clusters.md:1": "it needs a cluster and its storage"}
+NEED = {
+    "docs/how-to/spark-clusters.md:1": "it needs a cluster and its storage",
+    "docs/how-to/change-capture.md:2": "it needs a broker, and its package of Java",
+}
 """What the blocks that are not run need, by name."""
 
 

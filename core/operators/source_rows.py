@@ -9,9 +9,19 @@ import numpy as np
 import polars as pl
 
 from ..columns.directory import entries_among
-from ..columns.grouping import group
+from ..columns.grouping import Groups, group
 from ..columns.json_texts import shown_row
-from ..columns.kernels import Index, Ints, Keys, frame_of, gather, has_floats, stack, with_plain_zeros
+from ..columns.kernels import (
+    Index,
+    Ints,
+    Keys,
+    Mask,
+    frame_of,
+    gather,
+    has_floats,
+    stack,
+    with_plain_zeros,
+)
 from ..columns.marks import Marks, marked_columns, marks_of
 from ..data.clock import Now
 from ..data.delta import Delta
@@ -170,6 +180,7 @@ class Upsert(KeyedOperator):
         before = first_rows(self.spine, groups.keys, 1)
         after = gather(delta.rows, np.sort(last[stands]))
         missing = np.setdiff1d(np.flatnonzero(~stands), before.owners)
+        missing = missing[~_came_just_before(groups, delta.diffs, missing)]
         if len(missing):
             rows = gather(delta.frame, last[missing])
             self._ledger.stage(Refused(now.epoch, self._source, "deletion of a key that is not there", rows))
@@ -177,3 +188,11 @@ class Upsert(KeyedOperator):
         change = Delta.of(stack([before.payload, after]), diffs).consolidate()
         self.spine.stage(run_of_rows(self.spine.layout, self._keys, change.frame))
         return change
+
+
+def _came_just_before(groups: Groups, diffs: Ints, numbers: Index) -> Mask:
+    """Return for some groups whether the row before the last one is there and an addition, so that the last deletes that one."""
+    ends = np.append(groups.starts[1:], len(groups.order))[numbers]
+    came: Mask = ends - groups.starts[numbers] > 1
+    came[came] = diffs[groups.order[ends[came] - 2]] > 0
+    return came

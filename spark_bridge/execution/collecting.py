@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from evercurrent.views.partitioned.limits import MEBIBYTE, DriverLimits
 
 from ..input.inputs import PLACE as PLACE
-from ..input.inputs import quoted
+from ..runtime.spark_types import quoted
 from .parallelism import heap, tasks_for, tasks_for_unknown
 from .widths import is_narrow, plain_width, row_width
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from ..input.inputs import quoted
+from ..runtime.spark_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import may_hold
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import DIFF, listed, with_diff
 
-from ..runtime.spark_types import named, nullable, polars_type, rows_from_arrow, spark_type
+from ..runtime.spark_types import may_be_taken, named, nullable, quoted, rows_from_arrow, spark_type
+from .messages import check_messages, message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from evercurrent.views.dataframe.source import Source
     from evercurrent.views.engine.engine import Engine
@@ -46,9 +46,14 @@ BEAT = -1
 
 
 def arriving(declared: Mapping[str, Source]) -> dict[str, pl.Schema]:
-    """Return the columns in which rows of each source come from Spark: the declared ones, and ``_diff`` unless it appends."""
+    """Return the columns in which rows of each source come from Spark: the declared ones, and ``_diff`` unless it appends.
+
+    Changes that have a format come in the columns of their messages.
+    """
     return {
-        name: source.schema if source.kind == "append" else with_diff(source.schema)
+        name: source.arriving
+        if source.kind == "append" or source.format is not None
+        else with_diff(source.schema)
         for name, source in declared.items()
     }
 
@@ -79,6 +84,8 @@ def tagged(
 
 def _selected(frame: DataFrame, source: Source) -> DataFrame:
     """Return the declared columns in their order; those that may be left out are filled in."""
+    if source.format is not None:
+        return message_columns(frame, source)
     from pyspark.sql import functions as F  # noqa: N812
 
     where = f"source {source.name!r}"
@@ -112,11 +119,6 @@ def _nulls(types: Sequence[StructType], places: Iterable[int]) -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812
 
     return [F.lit(None).cast(types[place]).alias(f"_{place}") for place in places]
-
-
-def quoted(name: str) -> str:
-    """Return a column's name in Spark's quotes, which allow dots."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
@@ -222,7 +224,10 @@ def check_sources(
     for name, source in declared.items():
         _check_kind(name, sources[name], is_streaming)
         _check_names(source, sources[name])
-        _check_columns(source, sources[name])
+        if source.format is None:
+            _check_columns(source, sources[name])
+        else:
+            check_messages(source, source.format, sources[name])
 
 
 def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
@@ -275,7 +280,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
                 raise InputError(
                     f"{where}: column {name!r} ({dtype}) is missing; {_addition(name, expected, fields)}"
                 )
-        elif (actual := fields[name].simpleString()) != expected.simpleString() and not _may_be_taken(
+        elif (actual := fields[name].simpleString()) != expected.simpleString() and not may_be_taken(
             where, name, fields[name], dtype
         ):
             raise InputError(
@@ -288,14 +293,6 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         raise InputError(
             f"{where}: column {listed(extra)} is not declared; drop it with .drop({listed(extra)}) or declare it"
         )
-
-
-def _may_be_taken(where: str, name: str, actual: DataType, dtype: pl.DataType) -> bool:
-    """Return whether a column may have values that its declared type holds; each value is checked later."""
-    try:
-        return may_hold(dtype, polars_type(where, name, actual))
-    except InputError:
-        return False
 
 
 def _addition(name: str, expected: Any, fields: Mapping[str, Any]) -> str:

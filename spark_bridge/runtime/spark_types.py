@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.columns.lossless import LossyValueError, exactly, may_hold
 from evercurrent.core.columns.polars_versions import MAP, is_map
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import EPOCH
@@ -352,3 +352,16 @@ def _spark_way_out(dtype: DataType) -> str:
 def named(columns: Iterable[tuple[str, DataType]]) -> str:
     """Return columns with their Spark types, as messages show them."""
     return ", ".join(f"{name!r} {dtype.simpleString()}" for name, dtype in columns)
+
+
+def may_be_taken(where: str, name: str, actual: DataType, dtype: pl.DataType) -> bool:
+    """Return whether a column may have values that its declared type holds; each value is checked later."""
+    try:
+        return may_hold(dtype, polars_type(where, name, actual))
+    except InputError:
+        return False
+
+
+def quoted(name: str) -> str:
+    """Return a column's name in Spark's quotes, which allow dots."""
+    return f"`{name.replace('`', '``')}`"

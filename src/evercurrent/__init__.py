@@ -27,6 +27,8 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from evercurrent.core.eventtime.windows.kinds import Window
 from evercurrent.core.eventtime.windows.row_windows import merge_overlapping
 from evercurrent.views.checkpoint import Checkpoint
+from evercurrent.views.connectors.change_rows import BeforeAfter, ChangeFeed
+from evercurrent.views.connectors.debezium import Debezium
 from evercurrent.views.dataframe import triggers as _triggers
 from evercurrent.views.dataframe import windows as _windows
 from evercurrent.views.dataframe.aggregation import aggregate
@@ -63,10 +65,13 @@ __all__ = [
     "END_OF_TIME",
     "ArithmeticRefusedError",
     "Backfill",
+    "BeforeAfter",
+    "ChangeFeed",
     "Checkpoint",
     "CheckpointError",
     "Collection",
     "CorruptFileError",
+    "Debezium",
     "Delivery",
     "Engine",
     "EpochEvent",

@@ -284,6 +284,16 @@ def every_error(engine: ec.Engine) -> str:
     return str(snapshot)
 
 
+def changes_of_other_systems(engine: ec.Engine) -> list[str]:
+    """Sources whose changes come as messages."""
+    schema = {"id": pl.Int64, "lsn": pl.Int64}
+    debezium = ec.Debezium(columns={"lsn": "source.lsn"}, time_unit="us", tombstones="skip")
+    tables = engine.source("tables", schema, kind="upsert", key="id", sequence_by="lsn", format=debezium)
+    pairs = engine.source("pairs", schema, kind="diffs", format=ec.BeforeAfter(before="old_", after="new_"))
+    feed = engine.source("feed", schema, kind="diffs", format=ec.ChangeFeed())
+    return [each.name for each in (tables, pairs, feed)]
+
+
 def kept_outside(view: ec.View, folder: str) -> bool:
     """A view as a table of a database and as files of deltas."""
     table: ec.Delivery = view.to_sql(f"sqlite:///{folder}/views.db", "sums", retry=ec.Retry(most_seconds=5))

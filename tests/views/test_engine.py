@@ -103,6 +103,15 @@ def test_a_deletion_of_a_key_that_is_not_there_goes_to_the_ledger() -> None:
     assert engine.ledger("orders").select("_epoch", "k", "_diff").rows() == [(1, 7, -1)]
 
 
+def test_a_key_that_comes_and_goes_in_one_batch_is_no_deletion_of_nothing() -> None:
+    engine, view = started("upsert", key="k")
+    engine.push("orders", frame_of_entries(COLUMNS, [*plus((1, "a")), *minus((1, None))]))
+    assert contents(view).counts == {}
+    assert engine.ledger().is_empty()
+    engine.push("orders", frame_of_entries(COLUMNS, [*plus((2, "a")), *minus((2, None), (2, None))]))
+    assert engine.ledger("orders").select("_epoch", "k", "_diff").rows() == [(2, 2, -1)]
+
+
 def test_a_key_of_two_columns() -> None:
     engine = ec.Engine()
     columns = {"a": pl.String(), "b": pl.Int64(), "v": pl.Float64()}

@@ -87,8 +87,8 @@ def feed_of(
             name: Reader(
                 name,
                 feed,
-                sources[name].schema,
-                diffs=sources[name].kind != "append",
+                sources[name].arriving,
+                diffs=sources[name].kind != "append" and sources[name].format is None,
                 batch_rows=batch_rows if arrivals is None else max(batch_rows, READ_ROWS),
                 reading=reading,
             )

@@ -57,7 +57,7 @@ def accepted_apart(source: Source, data: Any) -> Apart:
         InputError: it is not a question of single rows: a column is missing, not declared, or of a type that holds no value of
             the declared one.
     """
-    where, schema = f"source {source.name!r}", source.schema
+    where, schema = f"source {source.name!r}", source.read_as
     data = list(data) if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__") else data
     refused: list[Refused] = []
     try:
@@ -69,6 +69,10 @@ def accepted_apart(source: Source, data: Any) -> Apart:
         good, others = apart
         refused += [_refused(source, unfit(name), frame) for name, frame in others.items()]
         pushed = pushed_frame(where, schema, good)
+    if source.format is not None:
+        decoded = source.decoded(pushed)
+        refused += [Refused(Epoch(0), source.name, reason, messages) for reason, messages in decoded.refused]
+        pushed = PushedFrame(decoded.rows, "polars", {})
     try:
         return delta_of(source, pushed), tuple(refused)
     except InputError:

@@ -18,6 +18,7 @@ from evercurrent.core.data.schema import DIFF, EPOCH, forbid_reserved, listed, r
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
+from ..connectors.change_formats import Changed, ChangeFormat, Decoded
 from ..connectors.input_hints import refusal
 from ..connectors.positions import Position, PositionOrder, Positions
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
@@ -118,6 +119,41 @@ class Source(Collection, OfOneEngine):
         return self._declared.trusted
 
     @property
+    def format(self) -> ChangeFormat | None:
+        """The format of the messages in which its changes come; None if rows come as they are."""
+        return self._declared.format
+
+    @property
+    def arriving(self) -> pl.Schema:
+        """The columns that are pushed, besides ``_diff``: those of its rows, or those of messages."""
+        return self.schema if self.format is None else self.format.arriving(self._changed)
+
+    @property
+    def read_as(self) -> pl.Schema:
+        """The types as which columns of Python values are read; a message may be a text or bytes."""
+        return pl.Schema(
+            {
+                name: dtype
+                for name, dtype in self.arriving.items()
+                if self.format is None or dtype != pl.Binary
+            }
+        )
+
+    @property
+    def _changed(self) -> Changed:
+        return Changed(f"source {self.name!r}", self.schema, self.kind, self.key, self.sequence_by)
+
+    def decoded(self, messages: PushedFrame) -> Decoded:
+        """Return the rows of messages, as they are pushed.
+
+        Raises:
+            InputError: these are not the columns of messages.
+        """
+        assert self.format is not None
+        decoded = self.format.decoded_frame(self._changed, messages.frame)
+        return replace(decoded, rows=decoded.rows.drop(DIFF)) if self.kind == "append" else decoded
+
+    @property
     def stamps_rows(self) -> bool:
         """Whether the event time of a row is the processing time of its batch."""
         return self._declared.watermark is not None and self._declared.watermark.stamps_rows
@@ -150,6 +186,7 @@ def declare(
     retained: bool = False,
     sequence_by: str | tuple[str, ...] | list[str] | None = None,
     position_order: PositionOrder | None = None,
+    format: ChangeFormat | None = None,
 ) -> Source:
     """Check a source's declaration and add it to the plan.
 
@@ -178,7 +215,11 @@ def declare(
         require_columns(where, types, [event_time])
         require_time(where, event_time, types[event_time])
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
-    declared = Input(name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence)
+    if format is not None:
+        _require_format(format, Changed(where, types, kind, keys, sequence))
+    declared = Input(
+        name, kind, keys, strict, trusted, specification, bounded, bool(retained), sequence, format
+    )
     timed = None if event_time is None else EventTime(event_time)
     if position_order is not None and not callable(position_order):
         raise PlanError(
@@ -189,6 +230,19 @@ def declare(
     return source
 
 
+def _require_format(format: object, into: Changed) -> None:
+    """Check ``format=``.
+
+    Raises:
+        PlanError: it is no format, or changes of it do not fit the source.
+    """
+    if not isinstance(format, ChangeFormat):
+        raise PlanError(
+            f"{into.where}: format={format!r}; give ec.Debezium(), ec.BeforeAfter() or ec.ChangeFeed(), or leave it out for rows"
+        )
+    format.require(into)
+
+
 def is_same(one: Source, other: Source) -> bool:
     """Return whether two sources, perhaps of two plans, are declared in the same way, their functions included."""
     first, second = one._plan[one._place], other._plan[other._place]
@@ -197,6 +251,7 @@ def is_same(one: Source, other: Source) -> bool:
     return (
         operation_identity(first) == operation_identity(second)
         and one._declared.retained == other._declared.retained
+        and one.format == other.format
         and digest_of(orders[0]) == digest_of(orders[1])
         and (are_equal or is_covered(first.operation, second.operation, *orders))
     )
@@ -252,8 +307,34 @@ def accepted(source: Source, data: Any) -> Delta:
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
-    where, schema = f"source {source.name!r}", source._node.schema
-    return delta_of(source, pushed_frame(where, schema, data))
+    where = f"source {source.name!r}"
+    pushed = pushed_frame(where, source.read_as, data)
+    if source.format is not None:
+        decoded = source.decoded(pushed)
+        decoded.require_all(where)
+        pushed = PushedFrame(decoded.rows, "polars", {})
+    return delta_of(source, pushed)
+
+
+def arriving_frame(source: Source, data: Any) -> pl.DataFrame:
+    """Return pushed data that fit the source as rows with diffs, or as the messages that they are.
+
+    Raises:
+        InputError: they do not fit the source.
+    """
+    rows = accepted(source, data).frame
+    return rows if source.format is None else messages_of(source, data)
+
+
+def messages_of(source: Source, data: Any) -> pl.DataFrame:
+    """Return the messages that were pushed into a source of changes, with all columns of its format; none is decoded.
+
+    Raises:
+        InputError: a column is not one of the format, or of another type.
+    """
+    assert source.format is not None
+    messages = pushed_frame(f"source {source.name!r}", source.read_as, data).frame
+    return source.format.with_columns(source._changed, messages).cast(source.arriving)
 
 
 def delta_of(source: Source, pushed: PushedFrame) -> Delta:

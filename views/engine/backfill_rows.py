@@ -130,8 +130,8 @@ def _all_rows(source: Source, rows: Any) -> Delta:
 
 def _batches(source: Source, rows: Any) -> Iterator[Any]:
     if isinstance(rows, str | Path):
-        diffs = source.kind != "append"
-        files = Reader(source.name, [Path(rows)], source.schema, diffs=diffs, batch_rows=BATCH_ROWS)
+        diffs = source.kind != "append" and source.format is None
+        files = Reader(source.name, [Path(rows)], source.arriving, diffs=diffs, batch_rows=BATCH_ROWS)
         files.require_files()
         yield from (batch.frame for batch in files.batches())
     elif isinstance(rows, Reader):

@@ -17,6 +17,7 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
+from ..connectors.change_formats import ChangeFormat
 from ..connectors.positions import PositionOrder
 from ..dataframe.bad_rows import OnBadRows, require_on_bad_rows
 from ..dataframe.collection import Collection
@@ -135,6 +136,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         retained: bool = False,
         sequence_by: str | list[str] | tuple[str, ...] | None = None,
         position_order: PositionOrder | None = None,
+        format: ChangeFormat | None = None,
     ) -> Source:
         """Declare a source, into which changes are pushed, with the columns and polars types of its rows.
 
@@ -178,6 +180,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             position_order: a function of a position (``push(..., position=)``), or of that of a partition, that returns what
                 is compared: ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one
                 length and lists of them are compared as they are.
+            format: the format of messages, if changes come as those of another system: ``Debezium()``, ``BeforeAfter()`` or
+                ``ChangeFeed()``. What is pushed are then messages; a bad one goes where bad rows do.
 
         Raises:
             PlanError: the name is that of another source, columns are reserved, or options do not go together.
@@ -185,7 +189,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         options = {
             "kind": kind, "key": key, "event_time": event_time, "watermark": watermark, "bounded": bounded,
             "strict": strict, "trusted": trusted, "retained": retained, "sequence_by": sequence_by,
-            "position_order": position_order,
+            "position_order": position_order, "format": format,
         }  # fmt: skip
         with self._turn:
             return self._adopt(self._declarations().source(name, schema, options))

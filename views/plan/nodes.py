@@ -16,6 +16,7 @@ from evercurrent.core.group.aggregates import Aggregation, Column
 from evercurrent.core.operators import linear
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 
+from ..connectors.change_formats import ChangeFormat
 from . import shapes
 from .event_time_nodes import BOUNDS as BOUNDS
 from .event_time_nodes import Assign as Assign
@@ -36,7 +37,10 @@ SourceKind = Literal["append", "diffs", "upsert"]
 @tagged("views.plan:Input")
 @dataclass(frozen=True, slots=True)
 class Input(Traits):
-    """A source, where changes enter. With ``retained`` its rows are kept, which does not change its identity."""
+    """A source, where changes enter.
+
+    That its rows are kept (``retained``), and in which ``format`` they come, does not change its identity.
+    """
 
     name: str
     kind: SourceKind
@@ -47,6 +51,7 @@ class Input(Traits):
     bounded: bool = False
     retained: bool = field(default=False, compare=False)
     sequence: tuple[str, ...] = field(default=(), metadata=added_later())
+    format: ChangeFormat | None = field(default=None, compare=False)
 
     def keys_of_rows(self, schema: pl.Schema, *, last_only: bool = False) -> tuple[str, ...]:
         """Return the keys of an upsert source."""
