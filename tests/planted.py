@@ -115,14 +115,14 @@ PLANTS = (
         "core/group/group_by.py", "expired is None or not len(expired)", "expired is None or len(expired) < 2"
     ),
     Plant(
-        "core/group/aggregate_states.py",
-        "(before[:-1] + before[1:] - 1) // 2",
-        "(before[:-1] + before[1:]) // 2",
+        "core/group/ranked_states.py",
+        "return (counts - 1) // 2, counts // 2",
+        "return counts // 2, counts // 2",
     ),
     Plant(
-        "core/group/aggregate_states.py",
-        "after = np.flatnonzero(before >= 0)",
-        "after = np.flatnonzero(before > 0)",
+        "core/group/ranked_states.py",
+        "(self.ends[near + 1] <= target_counts)",
+        "(self.ends[near + 1] < target_counts)",
     ),
     Plant(
         "core/eventtime/sessions/sessions.py",

@@ -39,7 +39,10 @@ def test_what_a_plant_changes_is_known_to_be_called_or_not() -> None:
     assert function.__code__ not in called_by(lambda: None)
 
 
-def test_each_plant_changes_a_function_where_the_code_has_its_text() -> None:
-    fitting = [plant for plant in PLANTS if plant.fits]
-    assert len(fitting) > 15, "plant others: most of those that there were no longer fit the code"
-    assert [plant for plant in fitting if not plant.functions()] == []
+def test_each_plant_fits_its_file() -> None:
+    """Where the code has changed, plant the same fault in what stands there now."""
+    assert [plant for plant in PLANTS if not plant.fits] == []
+
+
+def test_each_plant_changes_a_function() -> None:
+    assert [plant for plant in PLANTS if not plant.functions()] == []

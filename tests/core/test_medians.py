@@ -28,8 +28,8 @@ NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_nume
 
 
 @cache
-def declared(dtype: Any, *, by_ranks: bool) -> ec.Engine:
-    """The views without any row, compiled once: an example has a fork of them."""
+def declared(dtype: Any) -> ec.Engine:
+    """The views without any row: an example has forks of them."""
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64, "x": dtype}, kind="diffs")
     x = pl.col("x")
@@ -43,8 +43,15 @@ def declared(dtype: Any, *, by_ranks: bool) -> ec.Engine:
     )
     engine.view("of all", rows.group_by().agg(x.median(), high=x.quantile(0.9)))
     engine.view("quantiles", rows.group_by("k").agg(**quantiles))
+    engine.views["by key"].read()
+    return engine
+
+
+def forked(dtype: Any, *, by_ranks: bool) -> ec.Engine:
+    """A fork of the views, which has a circuit of its own: with medians by ranks, or each of all rows of its group."""
     ranked = Mock(side_effect=aggregate_states.ranked if by_ranks else lambda expr: None)
     with patch.object(aggregate_states, "ranked", ranked):
+        engine = declared(dtype).fork()
         engine.views["by key"].read()
     assert ranked.called, "compiled here"
     return engine
@@ -58,7 +65,7 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     value = st.sampled_from([*VALUES[dtype], None])
     row = st.tuples(st.integers(0, 2), value, st.sampled_from([1, 1, 2, 3, -1]))
     epochs = data.draw(st.lists(st.lists(row, max_size=8), min_size=1, max_size=3))
-    engine, whole = (declared(dtype, by_ranks=by_ranks).fork() for by_ranks in (True, False))
+    engine, whole = (forked(dtype, by_ranks=by_ranks) for by_ranks in (True, False))
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]

@@ -23,7 +23,7 @@ from time import monotonic
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = ROOT / ".versions"
 CACHE = ENVIRONMENTS / "cache"
-"""What uv fetches, and each pyspark that it builds, of half a gigabyte: `make clean` removes it with the environments."""
+"""What uv fetches and builds: `make clean` removes it with the environments."""
 
 INDEX = "https://pypi.org/simple"
 NOT_LIBRARIES = ("name", "python", "tests")
@@ -140,6 +140,7 @@ def made(versions: VersionSet) -> str:
     installed = uv("pip", "install", *place, *requirements)
     if installed.returncode:
         raise SystemExit(f"{versions.name}: pyproject.toml and the table do not agree\n{installed.stderr}")
+    uv("cache", "prune", "--ci")  # All but what it has built: each pyspark came as two gigabytes.
     stamp.write_text(wanted, "utf-8")
     return ""
 
