@@ -129,11 +129,7 @@ def session(
 
 
 def _shipped(master: str | None, archive: str | Path | None) -> dict[str, str]:
-    """Return the settings that ship an archive.
-
-    Raises:
-        PlanError: there is none, or executors are this process.
-    """
+    """Return the settings that ship an archive. Raises: PlanError: there is no such archive, or executors are this process."""
     if archive is None:
         return {}
     if is_local(master):
@@ -208,7 +204,7 @@ def local_session(
 
 @contextmanager
 def patient_workers() -> Iterator[None]:
-    """Make a session that starts within the context wait for its workers as long as they take: see ``early_worker``.
+    """Make a session that starts within the context wait for its workers without a limit: see ``early_worker``.
 
     Workers run this Python, unless ``PYSPARK_PYTHON`` names another, which is then used unchanged.
     """
