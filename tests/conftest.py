@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import run_folder
 from chosen_examples import Outcome, chosen_first, kept
 from distribution import rank, together
 from evercurrent.core.data.tags import refuse_untagged
@@ -26,6 +27,7 @@ refuse_untagged()
 gc.disable()  # Until all tests are collected: of what is loaded nothing is garbage.
 
 TESTS = Path(__file__).resolve().parent
+FOLDER, FAILED = pytest.StashKey[Path](), pytest.StashKey[bool]()
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 settings.register_profile(
@@ -60,6 +62,21 @@ def no_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 def is_open(descriptor: int) -> None:
     """Stand for a write to the disk."""
     os.fstat(descriptor)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the run have a folder of its own for what is temporary: workers of pytest-xdist have that of the process that starts them."""
+    if not hasattr(config, "workerinput"):
+        config.stash[FOLDER] = run_folder.begin()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove it."""
+    folder = config.stash.get(FOLDER, None)
+    if folder is not None:
+        run_folder.end(folder, passed=not config.stash.get(FAILED, True))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,8 +137,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Let Python take everything apart at its end, in which libraries in C++ look for what is left."""
+    session.config.stash[FAILED] = exitstatus != pytest.ExitCode.OK
     gc.unfreeze()
 
 

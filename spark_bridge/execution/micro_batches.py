@@ -100,11 +100,11 @@ class MicroBatches:
     """
 
     def __init__(self, setup: Setup, options: Options) -> None:
-        self.setup = setup
-        self.options = options
+        self.setup: Setup = setup
+        self.options: Options = options
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
-        self.log = ShortLog()
+        self.log: ShortLog = ShortLog()
         self.streams: list[str] | None = None
         self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
         """Makes a context in which micro-batches are run."""
@@ -412,7 +412,7 @@ class MicroBatches:
         self._begin()
 
     def _begin(self) -> None:
-        self.turn = Turn()
+        self.turn: Turn = Turn()
         """The lock of the writer: a micro-batch, a change of the plan between two, or the upkeep."""
         self._upkeep = Upkeep(
             self.turn, self.opened, self.options.checkpoint, self._delete_attempts, self._is_read_elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evercurrent.core.data.errors import PlanError
@@ -118,7 +119,8 @@ class LiveViews(SparkViews):
             else:
                 view.go_on(declared, in_spark)
             views[name] = view
-        self.views, self._in_spark = views, in_spark
+        self.views: Mapping[str, SparkView] = views
+        self._in_spark = in_spark
 
     def _require_same_sources(self, where: str, plan: Plan) -> None:
         """Check that no source was added or dropped.

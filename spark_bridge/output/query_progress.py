@@ -47,12 +47,14 @@ def progress_of(event: QueryProgressEvent | StreamingQueryProgress) -> EpochProg
     nothing that is known only after the jobs can be added to them.
 
     >>> from evercurrent import spark_bridge
-    >>> from pyspark.sql.streaming import StreamingQueryListener
+    >>> from pyspark.sql.streaming.listener import (
+    ...     QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent, StreamingQueryListener
+    ... )
     >>> class Metrics(StreamingQueryListener):
-    ...     def onQueryStarted(self, event): ...
-    ...     def onQueryIdle(self, event): ...
-    ...     def onQueryTerminated(self, event): ...
-    ...     def onQueryProgress(self, event):
+    ...     def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+    ...     def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
+    ...     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...
+    ...     def onQueryProgress(self, event: QueryProgressEvent) -> None:
     ...         progress = spark_bridge.progress_of(event)
     ...         if progress is not None:
     ...             print(progress.epoch, progress.rows, progress.refused, progress.state_bytes)

@@ -111,7 +111,7 @@ def compiled_by(kind: Kind) -> Iterator[None]:
 
 NEEDED = Plan.needed
 CALLERS = (
-    "evercurrent.views.durability.backfill", "evercurrent.views.durability.time_travel", "evercurrent.views.engine.epoch_runner", "evercurrent.views.partitioned.clocks",
+    "evercurrent.views.durability.piecewise_fill", "evercurrent.views.durability.time_travel", "evercurrent.views.engine.epoch_runner", "evercurrent.views.partitioned.clocks",
     "evercurrent.views.partitioned.checkpoint_reader", "evercurrent.views.partitioned.stage_runner", "identity.editing",
 )  # fmt: skip
 """Who compiles plans."""

@@ -19,7 +19,7 @@ from started import paths
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The session. Starting it takes some seconds, stopping it ends its Java."""
+    """The session. Starting it takes some seconds."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers: many of them share the cores
@@ -37,6 +37,18 @@ def spark() -> Iterator[Any]:
             os.environ["PYTHONPATH"] = given
     yield session
     session.stop()
+    end_java()
+
+
+def end_java() -> None:
+    """End the Java of this process, which otherwise goes on until the process ends."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from evercurrent.spark_bridge.runtime.session import local_session, session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, Killed
+from run_folder import java_options
 from spark.standalone import LIGHT
 
 BEGIN = datetime(2026, 1, 1)
@@ -36,7 +38,7 @@ ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": LIGHT,
-    "spark.executor.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": f"{LIGHT} {java_options(tempfile.gettempdir())}",
     "spark.executor.memory": "512m",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",

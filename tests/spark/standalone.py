@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from evercurrent.spark_bridge.runtime.java import ensure_java
+from run_folder import java_options
 
 LOOPBACK = "127.0.0.1"
 PATIENCE = 60.0
@@ -40,6 +41,7 @@ class StandaloneCluster:
         self._wanted, self._cores, self._memory = workers, cores, memory
         self._port = 0
         self._logs: list[IO[bytes]] = []
+        self._options = f"{LIGHT} {java_options(folder)}"
 
     def __enter__(self) -> StandaloneCluster:
         """Start all processes, and return once every worker is registered."""
@@ -68,7 +70,7 @@ class StandaloneCluster:
         self.master = self._started(
             log,
             "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(self._port), "--webui-port", "0",
-            SPARK_DAEMON_JAVA_OPTS=f"{LIGHT} -Dspark.deploy.recoveryMode=FILESYSTEM "
+            SPARK_DAEMON_JAVA_OPTS=f"{self._options} -Dspark.deploy.recoveryMode=FILESYSTEM "
             f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}",
         )  # fmt: skip
         found = self._awaited(self.master, log, rb"Starting Spark master at (spark://[\d.]+:(\d+))", begun)
@@ -95,7 +97,7 @@ class StandaloneCluster:
             "org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--webui-port", "0",
             "--cores", str(self._cores), "--memory", self._memory,
             "--work-dir", str(self.folder / f"work{number}"), self.url,
-            SPARK_DAEMON_JAVA_OPTS=LIGHT,
+            SPARK_DAEMON_JAVA_OPTS=self._options,
         )  # fmt: skip
         self.workers.append(worker)
         return number
@@ -142,6 +144,8 @@ class StandaloneCluster:
             "SPARK_HOME": str(self.home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "SPARK_LAUNCHER_OPTS": self._options,
             **environment,
         }
         # Neither this project nor its packages are on the path of the cluster: executors get what is shipped to them.

@@ -12,8 +12,8 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.views.partitioned import stage_runner
+from evercurrent.views.partitioned.leaving_rows import LeavingRows
 from evercurrent.views.partitioned.limits import DriverLimits, InlineLimits
-from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import RowBatch
 from evercurrent.views.store import store_at
 from spark.offered import Offering, declared, held
@@ -46,14 +46,14 @@ def batch(hour: int, width: int) -> pl.DataFrame:
 def test_rows_that_are_passed_on_and_refused_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the twin has the same deltas, contents and ledger, epoch by epoch, with limits of 64 bytes."""
     written: list[int] = []
-    refuse = StageRunner._refuse
+    refuse = LeavingRows.refuse
 
-    def noting(self: StageRunner, result: Any) -> None:
-        refuse(self, result)
+    def noting(self: LeavingRows, result: Any, ledger: Any) -> None:
+        refuse(self, result, ledger)
         written.append(len(result.refused_files))
 
     monkeypatch.setattr(stage_runner, "InlineLimits", partial(InlineLimits, bytes=64))
-    monkeypatch.setattr(StageRunner, "_refuse", noting)
+    monkeypatch.setattr(LeavingRows, "refuse", noting)
     for way in (Way(), Way(buckets=3, parts=3, elsewhere=True)):
         TwinEngine.way = way
         engine = TwinEngine()

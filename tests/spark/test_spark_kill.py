@@ -28,6 +28,7 @@ from evercurrent.spark_bridge.runtime.java import ensure_java
 from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from spark.doomed_query import batches, declare, feed, run_to_the_end
+from spark.left_outside import left_since, left_there
 from spark.offered import declared, held
 from started import paths
 
@@ -53,13 +54,14 @@ def java() -> None:
 
 @dataclass
 class Doomed:
-    """Runs of the program in a folder, with all the processes that it starts."""
+    """Runs of the program in a folder, with all the processes that it starts; what they leave is in the folder of the run."""
 
     folder: Path
     frames: list[pl.DataFrame]
     environment: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     ends: list[int] = field(default_factory=list)
+    left_before: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         feed(self.folder / "input", self.frames)
@@ -68,6 +70,7 @@ class Doomed:
     def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
         words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
         self.starts += 1
+        self.left_before = left_there()
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 words,
@@ -86,6 +89,7 @@ class Doomed:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        assert left_since(self.left_before) == set()
         return self.ends[-1] == 0
 
     def commits(self) -> int:

@@ -58,6 +58,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     One batch is one epoch: its changes go through every view before any reader sees them, or, if anything fails, nothing
     has changed and the same batch can be pushed again.
 
+    >>> import polars as pl
     >>> engine = Engine()
     >>> words = engine.source("words", {"word": pl.String}, kind="diffs")
     >>> counts = engine.view("counts", words.group_by("word").agg(n=pl.len()))
@@ -164,6 +165,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 ``sequence_by`` rows have to come in the order of their changes: in Spark that means one partition
                 with one file per micro-batch.
 
+                >>> import polars as pl
                 >>> engine = Engine()
                 >>> orders = engine.source("orders", {"id": pl.Int64, "state": pl.String, "at": pl.Int64},
                 ...                        kind="upsert", key="id", sequence_by="at")
@@ -226,6 +228,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 is new to a checkpoint is filled when that is opened.
             on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
 
+                >>> import polars as pl
                 >>> engine = Engine()
                 >>> sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
                 >>> _ = engine.view("sales", sales)

@@ -90,7 +90,8 @@ class Reporting(ServedViews, ABC):
         count from the start of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
-        >>> engine = Engine()
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
         >>> hits = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len())
         >>> engine.push("log", {"ip": ["a", "b", "a"]})
         1

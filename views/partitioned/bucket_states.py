@@ -69,7 +69,8 @@ class BucketStates:
         remedies: Remedies,
         since: ComputedStates | None = None,
     ) -> None:
-        self.last, self.match = last, match
+        self.last: Commit = last
+        self.match: PlanMatch = match
         self._runner, self._pieces = runner, pieces
         self._nodes = NodesToFill(plan, runner.compiled, match, runner.compiled.retained, {}, remedies)
         self._nodes.require_fillable()

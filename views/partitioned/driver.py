@@ -88,8 +88,8 @@ class Epochs:
         change: PlanChange | None = None,
     ) -> None:
         self._on_filled, self._on_read, self._change = on_filled, on_read, change
-        self.log = log
-        self.pieces = pieces
+        self.log: CommitLog = log
+        self.pieces: Pieces = pieces
         self.runner: StageRunner = StageRunner(
             plan, pieces, buckets, inline_rows=inline_rows, allow_pickle=allow_pickle
         )
@@ -112,7 +112,7 @@ class Epochs:
         self._freed = 0, 0
         """The files that were deleted since the epoch before, and their bytes."""
         self._drop = tuple(drop)
-        self.plan = plan
+        self.plan: Plan = plan
         self._earlier = EarlierNames(plan)
         self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(

@@ -33,10 +33,10 @@ class RunningFill:
     def __init__(self, prepare: Callable[[ComputedStates | None], BucketStates | None]) -> None:
         self._prepare = prepare
         self._first = prepare(None)
-        self.entries = 0 if self._first is None else self._first.entries
+        self.entries: int = 0 if self._first is None else self._first.entries
         """How many entries are read, those that changed since included as far as they are known."""
         self.computed: ComputedStates | None = None
-        self.is_needed = True
+        self.is_needed: bool = True
 
     def pieces(self, most: int) -> Iterator[int]:
         """Compute the states, and yield after each piece how many entries were read so far. Called again, it begins anew.

@@ -1,0 +1,104 @@
+"""The folder of a run: what tests and the processes that they start put into the machine's temporary folder, which ends with the run.
+
+It is below that folder, not in the checkout, whose settings of tools would hold for what is in there. Its name has the number
+of the process that runs the tests: the next run from this checkout removes what one has left that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+ROOT = Path(__file__).resolve().parent.parent
+PREFIX = f"ec-{crc32(bytes(ROOT)):08x}-"  # Short: the path of a socket has room for a hundred characters.
+IN_A_RUN = re.compile(rb"(^|\0)TMPDIR=[^\0]*/ec-[0-9a-f]{8}-")
+"""In the environment of each process that a run has started, from whatever checkout."""
+
+OF_PYTEST = "pytest-of-*"
+"""The folders that pytest gives to tests; it retains those of tests that failed."""
+
+PATIENCE = 20.0
+"""Seconds that processes have to end after the tests."""
+
+
+def java_options(folder: Path | str) -> str:
+    """What a Java is started with that leaves nothing outside of this folder, also where it is killed.
+
+    >>> java_options("/tmp/x")
+    '-Djava.io.tmpdir=/tmp/x -XX:-UsePerfData'
+    """
+    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"
+
+
+def variables(folder: Path | str) -> Mapping[str, str]:
+    """The environment of processes that leave nothing outside of this folder: Java minds no ``TMPDIR``."""
+    return {
+        "TMPDIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_SUBMIT_OPTS": java_options(folder),
+        # Of the Java that only says how the next one is started.
+        "SPARK_LAUNCHER_OPTS": f"{java_options(folder)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+
+
+def begin() -> Path:
+    """Make the folder of this run, for this process and those that it starts; remove those of runs that are over."""
+    for earlier in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if not runs(int(earlier.name.removeprefix(PREFIX).partition("-")[0])):
+            shutil.rmtree(earlier, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    folder.chmod(0o711)  # Some tests are somebody else for a while.
+    os.environ.update(variables(folder))
+    tempfile.tempdir = None  # Read from the environment when it is needed next.
+    return folder
+
+
+def end(folder: Path, *, passed: bool) -> None:
+    """Remove the folder of this run, all but what pytest retains of tests that failed, once its processes have ended."""
+    deadline = time.monotonic() + PATIENCE
+    while (processes := list(started_in(folder))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    retained = set() if passed else set(folder.glob(OF_PYTEST))
+    for path in set(folder.iterdir()) - retained:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def started_in(folder: Path) -> Iterator[int]:
+    """The processes whose temporary folder this is, on Linux."""
+    wanted = f"TMPDIR={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Those of others cannot be read, and some end meanwhile.
+        with suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                yield int(process.name)
+
+
+def runs(process: int) -> bool:
+    """Whether there is such a process.
+
+    >>> runs(os.getpid())
+    True
+    """
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
