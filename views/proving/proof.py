@@ -13,8 +13,9 @@ from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH
 
 from ..plan.declared_calls import NAMED, DeclaredCall
-from .batch import DIFF, Batch, Groups, is_among
+from .batch import DIFF, Batch, Groups
 from .merging import Closed
+from .row_frames import is_among
 from .windows import UnprovableError
 
 CLOSE = 1e-9
