@@ -350,7 +350,9 @@ class MicroBatches:
         spark: SparkSession,
         computed: ComputedStates | None = None,
     ) -> None:
-        """Continue with a changed plan, in an epoch of its own between two micro-batches. ``where`` names the declaration; the
+        """Continue with a changed plan, in an epoch of its own between two micro-batches.
+
+        ``where`` names the declaration; the
         views in ``drop`` are dropped or replaced. If this raises, nothing has
         changed. Cost: that of the fill, for which micro-batches wait, or of the changes since the ``computed`` states.
 

@@ -81,7 +81,11 @@ class LiveViews(SparkViews):
             self._take_up(changes, InSpark(self._in_spark.session, setup))
 
     def _planned(self, where: str, plan: Plan) -> tuple[_Changes, Setup]:
-        """Return the changes, and the setup of tasks after them. Raises: PlanError: the query does not support the change."""
+        """Return the changes, and the setup of tasks after them.
+
+        Raises:
+            PlanError: the query does not support the change.
+        """
         if not hasattr(self._in_spark.session, "_jsc"):
             raise PlanError(
                 f"{where}: under Spark Connect micro-batches run in another process, which has the views that were declared when "
@@ -141,8 +145,10 @@ class LiveViews(SparkViews):
             )
 
     def _require_no_readers(self, where: str, changes: _Changes) -> None:
-        """Check that no sink gets the deltas of a view that is dropped, or that gets other columns. Raises: PlanError: one
-        does; names the way out.
+        """Check that no sink gets the deltas of a view that is dropped, or that gets other columns.
+
+        Raises:
+            PlanError: one does; names the way out.
         """
         for name in (*changes.dropped, *changes.reshaped):
             if deliveries := self.views[name].deliveries:

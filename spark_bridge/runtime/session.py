@@ -129,7 +129,11 @@ def session(
 
 
 def _shipped(master: str | None, archive: str | Path | None) -> dict[str, str]:
-    """Return the settings that ship an archive. Raises: PlanError: there is no such archive, or executors are this process."""
+    """Return the settings that ship an archive.
+
+    Raises:
+        PlanError: there is no such archive, or executors are this process.
+    """
     if archive is None:
         return {}
     if is_local(master):

@@ -91,7 +91,9 @@ class Changes:
 
     @contextmanager
     def change(self, where: str) -> Iterator[Change]:
-        """Change declarations inside the block, and apply the change at its end; or undo it. Within ``together``, that applies
+        """Change declarations inside the block, and apply the change at its end; or undo it.
+
+        Within ``together``, that applies
         it.
 
         Raises:

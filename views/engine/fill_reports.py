@@ -11,7 +11,9 @@ from .fills import FillProgress, OnProgress
 
 
 class FillReports(dict[str, FillProgress]):
-    """The progress of these views, by name. Other threads may read it meanwhile.
+    """The progress of these views, by name.
+
+    Other threads may read it meanwhile.
 
     ``callbacks`` are the functions that ``engine.view(..., on_progress=)`` has for views that were declared before there was
     anything to fill them from.

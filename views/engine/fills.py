@@ -100,7 +100,9 @@ OnProgress = Callable[[FillProgress], object]
 
 
 class Filling:
-    """One view that is being filled. ``advance`` computes a piece; ``adopt`` is called with the turn when all is computed. Any
+    """One view that is being filled.
+
+    ``advance`` computes a piece; ``adopt`` is called with the turn when all is computed. Any
     thread may advance it, one at a time. The output of epochs meanwhile is passed to ``took``.
     """
 
@@ -245,7 +247,9 @@ class Filling:
             return 0
 
     def complete(self) -> None:
-        """Compute the rest, and let the view appear. The caller has the turn, so that no epoch runs in between.
+        """Compute the rest, and let the view appear.
+
+        The caller has the turn, so that no epoch runs in between.
 
         Raises:
             InputError, PlanError, CheckpointError: it failed; nothing of the view is there.

@@ -225,7 +225,11 @@ class LiveDeclarations(ServedViews, ABC):
 
 
 def _share(sample: object) -> float | None:
-    """Return a share of keys. Raises: InputError: it is none."""
+    """Return a share of keys.
+
+    Raises:
+        InputError: it is none.
+    """
     if sample is None:
         return None
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:

@@ -335,7 +335,9 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     def follow(
         self, since: int | None = None, *, on_schema: OnSchema | None = None
     ) -> AsyncIterator[pl.DataFrame]:
-        """Return the deltas after epoch ``since``, and then each new one, for ``async for``; None: only new ones. A task that
+        """Return the deltas after epoch ``since``, and then each new one, for ``async for``; None: only new ones.
+
+        A task that
         is slower than the epochs reads them later from the retained deltas; it does not slow down pushes. The iteration
         ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
 

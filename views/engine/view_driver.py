@@ -51,7 +51,9 @@ class ViewDriver(Protocol):
         """
 
     def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
-        """Continue with a changed plan, in an epoch of its own. If this raises, nothing has changed. ``computed`` is the result
+        """Continue with a changed plan, in an epoch of its own.
+
+        If this raises, nothing has changed. ``computed`` is the result
         of ``begin`` for the same change, after all pieces.
 
         Raises:
