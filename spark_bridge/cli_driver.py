@@ -159,7 +159,7 @@ class DrivenView:
         return self._view.deltas(since)
 
     def subscribe(self, callback: Callable[[pl.DataFrame], Any]) -> Following:
-        """Call back with the delta of every epoch to come that changes the view."""
+        """Call a function with the delta of every later epoch that changes the view."""
         return Following(callback, self._following)
 
     def deliver(self, since: int) -> None:
@@ -198,7 +198,7 @@ class SparkDriver:
 
     @property
     def positions(self) -> dict[str, Any]:
-        """Return how far each source was taken: the last ``position`` that was pushed."""
+        """Return the last ``position`` that was pushed to each source."""
         return copied(self._batches.opened().last.positions)
 
     @property
@@ -262,7 +262,7 @@ class SparkDriver:
         self._deliver()
 
     def advance(self, source: str, watermark: int) -> int:
-        """Move the watermark of a source by hand, in an epoch of its own or as part of the one that is open."""
+        """Move the watermark of a source by hand, in an epoch of its own or as part of the open one."""
         if self._promised is None:
             self._batches.promise({source: watermark})
             return self._deliver()
@@ -305,7 +305,7 @@ class SparkDriver:
 
 
 def _our_error(error: Exception | None) -> Exception | None:
-    """Return the error of a micro-batch, also where it was raised in a task and arrived as text."""
+    """Return the error of a micro-batch, even if it was raised in a task and arrived as text."""
     if error is None or isinstance(error, EvercurrentError):
         return error
     raised = re.findall(r"^evercurrent\.core\.data\.errors\.(\w+): (.+)", str(error), re.MULTILINE)

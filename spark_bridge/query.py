@@ -87,11 +87,13 @@ def run(
     (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
     Views may be declared, replaced and dropped while the query runs: ``engine.view``, ``engine.drop_view``. A new one is filled
-    bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two micro-batches, which
-    wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled by a thread while micro-batches
-    go on, which wait only for what has changed in the last of them. If it cannot be filled, the call raises and the query is as it was.
-    Views that a query which is started again has more are filled in the same way; one that is no longer declared is dropped with
-    ``Checkpoint(path, drop=("name",))``. Sources cannot be added or dropped: Spark goes on with the streams that it began with. Under
+    bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two micro-batches,
+    which wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled by a thread while
+    micro-batches continue; they wait only while the changes of the last ones are applied to it. If it cannot be filled, the
+    call raises and the query is as it was.
+    When a query is started again with more views, these are filled in the same way; one that is no longer declared is dropped
+    with ``Checkpoint(path, drop=("name",))``. Sources cannot be added or dropped: Spark continues with the streams that it
+    began with. Under
     Spark Connect a query has the views that were declared when it was started.
 
     >>> import evercurrent as ec
@@ -110,23 +112,23 @@ def run(
         checkpoint: a folder that driver and executors see under the same name, or an fsspec url; Spark's own checkpoint
             is put into it, as the two belong together.
         buckets: the number of parts into which states are cut, and so the most tasks that run at the same time. None: those of
-            the checkpoint, or 16 if it is new or its states are in one part. Where it is another number than before, more or
-            fewer, states are cut anew before the first micro-batch, in an epoch of its own: at the cost of reading and writing
-            all of them, one at a time in memory.
+            the checkpoint, or 16 if it is new or its states are in one part. If the number differs from the one before, states
+            are split again before the first micro-batch, in an epoch of its own, at the cost of reading and writing all of
+            them, one at a time in memory.
         trigger: the argument of Spark's ``DataStreamWriter.trigger``, as in ``{"availableNow": True}``.
         heartbeat_seconds: run a micro-batch at this interval even if no rows come, so that processing time advances. For
             Spark it is one more source, so a checkpoint that was begun with a heartbeat always needs one, and one that
             was begun without cannot get one; the interval can be changed.
-        on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails
-            before its commit is run again and passed again, with the same rows: make the sink idempotent by epoch.
+        on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails before
+            its commit is repeated, and its deltas are passed again, with the same rows: make the sink idempotent by epoch.
             Epoch 0, in which a group without rows gets its row, precedes all micro-batches and is not passed.
-        driver_rows: stages with at most this many rows run in the driver process, without a Spark job, where two tasks could
-            run at the same time; down to half as many where more could. So do the rows of a micro-batch if the one before had
-            this few: a plain job collects them, and stops at that number.
-        driver_bytes: the same limit in bytes; what exceeds either runs in executors.
+        driver_rows: stages with at most this many rows run in the driver process, without a Spark job, if two tasks could run
+            at the same time; if more could, the limit is lower, down to half. So do the rows of a micro-batch if the one before
+            had as few: a plain job collects them, and stops at that number.
+        driver_bytes: the same limit in bytes; stages that exceed either limit run in executors.
         name: the name of the query, as Spark shows it.
-        on_bad_rows: "fail": a row that does not fit its source, or with which a view cannot be computed, ends the query, and so
-            it does each time that it is started. "ledger": it goes to ``query.ledger()`` with the reason, and all others count. None:
+        on_bad_rows: "fail": a row that does not fit its source, or with which a view cannot be computed, ends the query, each
+            time it is started. "ledger": it goes to ``query.ledger()`` with the reason, and all other rows count. None:
             as the engine was made, ``Engine(on_bad_rows=...)``.
 
     Raises:
@@ -242,7 +244,7 @@ def prepared(
 def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int | None) -> int:
     """Check that the checkpoint is of this plan, cut it into these buckets if it has others, and return their number.
 
-    A process that ends in the midst of it leaves the checkpoint as it was, with files that nothing names.
+    A process that ends in the middle leaves the checkpoint unchanged, with files that no record names.
 
     Raises:
         CheckpointError: it is of another plan, or its sources had other columns.
@@ -390,7 +392,7 @@ class Query(LiveViews, QueryNames):
 
     @contextmanager
     def _in_a_sentence(self) -> Iterator[None]:
-        """Raise an error of this package without Spark's pages around it, which ``exception()`` has."""
+        """Raise an error of this package without Spark's stack traces, which ``exception()`` has."""
         try:
             yield
         except Exception:
@@ -409,7 +411,7 @@ class Query(LiveViews, QueryNames):
             delivery.close()
 
     def _drain(self) -> None:
-        """Wait until each sink that works has every epoch."""
+        """Wait until each sink that does not fail has every epoch."""
         for delivery in self.deliveries:
             delivery.drain()
 

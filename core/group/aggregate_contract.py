@@ -1,4 +1,4 @@
-"""What a group operator needs of the state of an aggregate, whatever the aggregate: each state says it about itself."""
+"""The members of an aggregate's state that a group operator uses; each kind of state defines them."""
 
 from __future__ import annotations
 

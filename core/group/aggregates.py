@@ -33,7 +33,7 @@ class Column:
 
 
 class AggregateTraits:
-    """What is asked of an aggregate of any kind, with the answers of one that is computed anew from rows of its group."""
+    """The properties of an aggregate of any kind, with defaults for one that is recomputed from the rows of its group."""
 
     __slots__ = ()
 

@@ -26,7 +26,7 @@ Made = tuple[NodeId, AggregateState]
 Maker = TypeVar("Maker", bound=Callable[..., Made])
 
 MAKERS: dict[type[AggregateTraits], Callable[[GroupRows, Any], Made]] = {}
-"""What makes the state of each kind of aggregate: see ``made_for``."""
+"""The functions that make the state of each kind of aggregate: see ``made_for``."""
 
 
 class Nodes(Protocol):

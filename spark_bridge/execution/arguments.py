@@ -189,7 +189,7 @@ def require_timeout(timeout: object) -> None:
 
 
 def require_start(rows: DataFrame, trigger: Mapping[str, Any] | None, name: str | None) -> None:
-    """Check with Spark, before anything is written, that it would start such a query; Spark Connect checks less.
+    """Check with Spark, before anything is written, that it accepts such a query; Spark Connect checks less.
 
     Raises:
         PlanError: it would not; names the reason.

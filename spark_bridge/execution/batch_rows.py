@@ -1,4 +1,4 @@
-"""The rows of a micro-batch, of which an epoch that fails is tried with some only.
+"""The rows of a micro-batch, for trying a failed epoch again with some of them.
 
 Rows are numbered by (partition, position in it), as Spark reads them in that order each time.
 """

@@ -1,7 +1,8 @@
 """The rows of a small micro-batch are collected in the driver process, as Python workers cost more than a few rows do.
 
-How many rows a micro-batch has, and how wide they are, is unknown before it is read. What is expected are those of the epoch
-before, and of the first one, that it is small. A plain job of Spark's Java reads the rows and returns at most as many as are
+The number and width of the rows of a micro-batch are unknown before it is read. They are expected to be those of the epoch
+before; the first micro-batch is expected to be small. A plain job of Spark's Java reads the rows and returns at most as many as
+are
 accepted, none of them wider than fits: so no micro-batch exceeds the driver's memory, however wide its rows. If there
 are more, or wider ones, a job in Python workers reads them again.
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEW_ROWS = 10_000
-"""A micro-batch of which nothing is known is collected if it has at most this many rows."""
+"""The first micro-batch, about which nothing is known, is collected if it has at most this many rows."""
 
 HEAP_SHARE = 8
-"""One part in so many of the memory of the driver's Java may be rows that are collected."""
+"""Collected rows may take one part in this many of the memory of the driver's Java."""
 
 EXCEEDS = "evercurrent:exceeds"
 """Column of a row that is beyond the limits, and is returned without its values."""
@@ -66,9 +67,9 @@ def collected(
 ) -> pa.Table | None:
     """Return all rows, by (partition, position in it); None if they exceed the limits.
 
-    ``most_rows`` is divided among so many ``tasks`` that read the rows, and ``most_bytes`` among the rows: none may be wider
-    than its part. With ``is_known=False`` each task ends once it has read too many rows, so that of a batch that may be
-    large not all is read; this costs a shuffle of some 0.1 s.
+    ``most_rows`` is divided among the ``tasks`` that read the rows, and ``most_bytes`` among the rows: none may be wider
+    than its part. With ``is_known=False`` each task ends once it has read too many rows, so that a batch that may be large is
+    not read completely; this costs a shuffle of some 0.1 s.
 
     Cost: a scan of the rows; each task sends at most one row more than its share.
     """
@@ -95,13 +96,13 @@ def collected(
 
 
 def most_bytes(rows: DataFrame, limits: DriverLimits) -> int:
-    """Return how many bytes may be collected without harm to the driver's Java; where that is not known, twice the limit."""
+    """Return how many bytes may be collected without harm to the driver's Java; if that is not known, twice the limit."""
     memory = heap(rows.sparkSession)
     return 2 * limits.bytes if memory is None else max(memory // HEAP_SHARE, MEBIBYTE)
 
 
 def tasks_to_read(there: int, expected: Expected, cores: int) -> int:
-    """Return by how many tasks the rows of a micro-batch are read that come in so many partitions.
+    """Return the number of tasks that read a micro-batch with this many partitions.
 
     >>> few, many, wide = Expected(5_000, 40_000), Expected(1_000_000, 8_000_000), Expected(1_000, 1 << 30)
     >>> [tasks_to_read(64, expected, 2) for expected in (Expected(None, 0), few, many, wide)]

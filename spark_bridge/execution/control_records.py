@@ -114,7 +114,7 @@ def _read(where: str, data: bytes, from_record: Callable[[Any], T]) -> T:
 
 
 def require_next(last: int | None, batch: int) -> bool:
-    """Return whether a batch is to be run, which it is not if it was committed already.
+    """Return whether a batch has to be run: not if it was committed already.
 
     Raises:
         CheckpointError: batches are missing between the last committed one and this one.

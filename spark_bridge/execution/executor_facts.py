@@ -1,7 +1,7 @@
 """The facts of an executor, gathered in a task.
 
 This module is sent to executors by value (see ``preflight``), as they may lack this package: it imports the standard library
-only, and what it looks for it imports inside of functions.
+only; the libraries that it checks are imported inside functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIBRARIES = ("polars", "pyarrow", "numpy")
 """The libraries that tasks need besides this package, in the order in which they are imported."""
 
 PROBES = "probes"
-"""Folder of the store in which driver and executors leave each other a file, for seconds."""
+"""Folder of the store in which driver and executors write files for each other, for seconds."""
 
 
 def gathered(url: str, token: str, place: int, pause: float) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _lines(path: str) -> list[str]:
 
 
 def store_problem(url: str, token: str, place: int) -> str:
-    """Check for the driver's file in the store, and leave one of the task's own; return what does not work."""
+    """Check for the driver's file in the store, and write one of the task's own; return a description of what fails."""
     from uuid import uuid4
 
     from evercurrent.core.data.errors import CheckpointError, first_line

@@ -1,4 +1,4 @@
-"""The faults of executors by the facts that tasks have gathered there: which, on which hosts, and what to do."""
+"""The faults of executors, derived from the facts that tasks have gathered there, with hosts and remedies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from evercurrent.core.data.schema import listed
 
 CLOCK_SECONDS = 60.0
-"""By so much the clock of an executor may differ from the driver's: files of tasks are deleted by their age."""
+"""The most by which the clock of an executor may differ from the driver's: files of tasks are deleted by their age."""
 
 WORKER_BYTES = 256 << 20
 """The memory that a worker needs besides the states of its bucket: its libraries, and rows on their way."""
@@ -76,7 +76,7 @@ def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fau
         )
     for name, there in libraries.items():
         if "error" in there:
-            # What lacks another library is not named again.
+            # A library that cannot be imported because another one is missing is not named again.
             if not any(f"'{absent}'" in there["error"] for absent in missing):
                 yield Fault(f"{name} cannot be imported in {python}: {there['error']}", SHIP)
         else:

@@ -1,4 +1,4 @@
-"""A job that needs nothing of an executor but Python: its function goes there by value, in an RDD, without Arrow."""
+"""A job that needs only Python on an executor: its function is sent by value, in an RDD, without Arrow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float)
 def _in_arrow(
     spark: SparkSession, gather: Gather, first: int, count: int, pause: float
 ) -> list[dict[str, Any]]:
-    """Return the facts by a job of DataFrames, which are all that Spark Connect has."""
+    """Return the facts by a job of DataFrames, as Spark Connect has no RDDs."""
 
     def gathered(batches: Iterable[Any]) -> Iterator[Any]:
         import json
@@ -70,7 +70,7 @@ def _in_arrow(
 
 
 class _by_value:  # noqa: N801 (it is used as a function)
-    """A context in which functions of these modules are pickled with their code, so that nobody needs this package."""
+    """A context in which functions of these modules are pickled with their code, so that executors do not need this package."""
 
     def __enter__(self) -> None:
         from pyspark import cloudpickle
@@ -102,7 +102,7 @@ KNOWN_FAILURES = (
     ),
     (r"No module named '?(pyspark|py4j)", "their Python does not find {0}, which the cluster's Spark brings"),
 )
-"""What Spark reports when a worker does not start, and what it means."""
+"""The texts that Spark reports when a worker does not start, with their meaning."""
 
 
 def failure_of(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Rows in files and in memory are returned as Spark DataFrames."""
+"""Converts rows in files and in memory to Spark DataFrames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A micro-batch that is interrupted, because its query is stopped, ends without pages of Java.
+"""A micro-batch that is interrupted because its query is stopped ends without a long Java stack trace.
 
 Spark recognizes the end of a stopped query by a regular expression over the whole text of the error, which recurses for each
 letter: a text of some pages ends its thread by a StackOverflowError, of which it prints a thousand lines.
@@ -21,7 +21,7 @@ FOR_SPARK = (
 
 
 def is_interruption(error: Exception) -> bool:
-    """Return whether a micro-batch has failed since its thread was interrupted, or its jobs were cancelled.
+    """Return whether a micro-batch failed because its thread was interrupted, or its jobs were cancelled.
 
     >>> is_interruption(RuntimeError("... java.lang.InterruptedException ...")), is_interruption(ValueError("cancelled"))
     (True, False)

@@ -1,4 +1,4 @@
-"""The jobs of a query have names in Spark's user interface: the epoch, the stage, and the views that it makes."""
+"""Names of the jobs of a query in Spark's user interface: the epoch, the stage, and the views that it computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DESCRIPTION = "spark.job.description"
-"""The property of a thread that Spark shows for its jobs and their stages, which are else named after a method of Java."""
+"""The thread property that Spark shows for jobs and their stages, which are otherwise named after a Java method."""
 
 
 @contextmanager

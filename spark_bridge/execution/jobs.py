@@ -196,7 +196,7 @@ class InBuckets:
 
 
 class SparkJobs:
-    """The jobs of stages in Spark, with the buckets distributed over as many tasks as their rows are worth."""
+    """The jobs of stages in Spark, with the buckets distributed over a number of tasks that depends on their rows."""
 
     def __init__(
         self, spark: SparkSession, setup: Setup, views: Mapping[int, tuple[str, ...]] | None = None
@@ -204,7 +204,7 @@ class SparkJobs:
         self._spark = spark
         self._setup = setup
         self._views = views or {}
-        """The views that each stage makes, after which its jobs are named."""
+        """The views that each stage computes, after which its jobs are named."""
 
     @property
     def cores(self) -> int:
@@ -214,7 +214,7 @@ class SparkJobs:
     def arrive(
         self, rows: DataFrame, instant: Instant, tasks: int | None = None, *, among: Ints | None = None
     ) -> list[TaskResult]:
-        """Return the results of the first stage, over the rows of a micro-batch, read by at most so many tasks, if it is given.
+        """Return the results of the first stage, over the rows of a micro-batch, read by at most this many tasks, if given.
 
         ``among``: see ``Arriving``.
 

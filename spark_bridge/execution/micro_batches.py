@@ -100,11 +100,11 @@ class MicroBatches:
     """The function that runs each micro-batch through the plan, as one epoch, committed before Spark commits the batch.
 
     Spark repeats a batch that it has not committed, with the same number and the same rows: if the epoch is in the
-    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one in which it was
-    made (Spark Connect): all that it needs is in the checkpoint.
+    checkpoint already it is skipped, otherwise it is run. It may be called in another process than the one that made it (Spark
+    Connect): all that it needs is in the checkpoint.
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
-    no positions. ``error`` is the error of the last batch in this process, of which Spark shows only a text. ``streams``
+    no positions. ``error`` is the error of the last batch in this process; Spark has only its text. ``streams``
     are those that Spark counts, and ``paths`` those of their files, if ``require_streams`` was called.
     """
 
@@ -118,7 +118,7 @@ class MicroBatches:
         self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
         """Makes a context in which micro-batches are run."""
         self.on_read: OnRead | None = None
-        """Is called while views are filled for which others wait."""
+        """Is called while views are filled for which micro-batches wait."""
         self.paths: dict[str, list[str]] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
@@ -205,8 +205,8 @@ class MicroBatches:
     ) -> list[TaskResult]:
         """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job.
 
-        Rows that were collected are added to ``collected_rows``. What is expected is the size of the last epoch in the checkpoint, and not in this process, so that a repeated batch is
-        run in the same way.
+        Rows that were collected are added to ``collected_rows``. The expected size is that of the last epoch in the checkpoint,
+        and not in this process, so that a repeated batch is run in the same way.
         """
         expected = Expected(epochs.arrived, epochs.arrived_bytes)
         there = partitions(rows)
@@ -222,7 +222,7 @@ class MicroBatches:
             if here is not None:
                 collected_rows.append(here)
                 return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
-            # It exceeds the limits, and by how much is not known.
+            # It exceeds the limits by an unknown amount.
             expected = Expected(None, 0)
         return jobs.arrive(own, instant, tasks_to_read(there, expected, jobs.cores))
 
@@ -330,7 +330,7 @@ class MicroBatches:
         return self._epochs
 
     def filling(self, where: str, setup: Setup, drop: Sequence[str]) -> RunningFill:
-        """Return what computes the states of views that are new in a plan, while micro-batches go on.
+        """Return the fill that computes the states of views that are new in a plan, while micro-batches continue.
 
         Files that no commit names are not deleted meanwhile; it waits for the upkeep that is deleting some.
 
@@ -365,10 +365,11 @@ class MicroBatches:
         spark: SparkSession,
         computed: ComputedStates | None = None,
     ) -> None:
-        """Go on with a plan that has changed, in an epoch of its own between two micro-batches.
+        """Continue with a changed plan, in an epoch of its own between two micro-batches.
 
-        ``where`` is what was declared; the views in ``drop`` are gone, or others have their names. If this raises, nothing has
-        changed. Cost: that of the fill, for which micro-batches wait, or what came since the ``computed`` states.
+        ``where`` names the declaration; the
+        views in ``drop`` are dropped or replaced. If this raises, nothing has
+        changed. Cost: that of the fill, for which micro-batches wait, or of the changes since the ``computed`` states.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -429,7 +430,7 @@ class MicroBatches:
 
     def _begin(self) -> None:
         self.turn: Turn = Turn()
-        """The lock of the one that writes: a micro-batch, a change of the plan between two, or the upkeep."""
+        """The lock of the writer: a micro-batch, a change of the plan between two, or the upkeep."""
         self._upkeep = Upkeep(
             self.turn, self.opened, self.options.checkpoint, self._delete_attempts, self._is_read_elsewhere
         )
@@ -495,7 +496,7 @@ class MicroBatches:
             self.store.delete_all(committed)
 
     def end(self) -> None:
-        """End what goes on beside micro-batches; after the last one, before the lock of the checkpoint is released."""
+        """End the work beside micro-batches; called after the last one, before the lock of the checkpoint is released."""
         self._upkeep.join()
         self.log.ended()
 

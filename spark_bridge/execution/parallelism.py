@@ -1,4 +1,4 @@
-"""How many tasks a job is cut into: by its rows and bytes, and by the cores that there are."""
+"""The number of tasks of a job: by its rows and bytes, and by the available cores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_ROWS, TASK_BYTES = 50_000, 16 * MEBIBYTE
-"""A task that has so many rows or bytes works longer than it takes to be started."""
+"""A task with this many rows or bytes runs longer than it takes to start."""
 
 UNKNOWN_TASKS = 4
-"""Tasks for each core where it is not known how many rows there are."""
+"""The number of tasks for each core if the number of rows is not known."""
 
 
 def cores(spark: SparkSession) -> int:
@@ -48,7 +48,8 @@ def attempts(spark: SparkSession) -> int:
 
 
 def heap(spark: SparkSession) -> int | None:
-    """Return the most memory of the driver's Java, and at most what a job may return; None if it is elsewhere."""
+    """Return the maximum heap of the driver's Java, limited by the size that the results of a job may have; None if it is
+    elsewhere."""
     if not hasattr(spark, "_jsc"):
         return None
     context: Any = spark.sparkContext
@@ -58,7 +59,7 @@ def heap(spark: SparkSession) -> int | None:
 
 
 def tasks_for(rows: int, size: int, most: int) -> int:
-    """Return by how many tasks so many rows and bytes are processed, where there may be at most so many.
+    """Return the number of tasks for this many rows and bytes, up to a maximum.
 
     Their number does not depend on the cores that there are now: more tasks than cores are what makes a cluster with dynamic
     allocation start more executors.
@@ -70,7 +71,7 @@ def tasks_for(rows: int, size: int, most: int) -> int:
 
 
 def tasks_for_unknown(most: int, cores: int) -> int:
-    """Return by how many tasks an unknown number of rows is read that come in so many partitions.
+    """Return the number of tasks that read an unknown number of rows in this many partitions.
 
     A task costs some 40 ms, also one that finds a few rows: 200 partitions are not 200 tasks. The tasks are more than the
     cores, as the rows may be many.

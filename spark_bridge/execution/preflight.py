@@ -1,4 +1,4 @@
-"""Checks before a query starts: what is sent can be pickled, and every executor can run it."""
+"""Checks before a query starts: the plan can be pickled, and every executor can run it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEEPEST = 12
-"""The depth to which an object is searched for the part that cannot be pickled."""
+"""The depth to which an object is searched for a part that cannot be pickled."""
 
 ROUNDS = 8
 """Jobs until every executor has run a task; one that is busy with other work is not waited for longer."""
@@ -48,7 +48,7 @@ class PreflightError(EvercurrentError):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What executors need for a query: the store that they share, and memory for the states of a bucket, in bytes."""
+    """The requirements of a query on executors: the store that they share, and memory for the states of a bucket, in bytes."""
 
     url: str
     bucket_bytes: int = 0

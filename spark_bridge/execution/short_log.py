@@ -1,6 +1,7 @@
-"""A query that ends with an error of ours is one entry of a few lines in Spark's log, and not pages of Java.
+"""A query that ends with an error of this package leaves one entry of a few lines in Spark's log.
 
-Spark's own entry has the traceback of Python twice, each in a trace of Java, and no setting shortens it. So its logger is off
+Spark's own entry has the
+Python traceback twice, each within a Java stack trace, and no setting shortens it. So its logger is off
 from the moment at which a micro-batch fails until its query has ended.
 """
 
@@ -24,7 +25,10 @@ _ending: dict[str, int] = {}
 
 
 class ShortLog:
-    """The entry of a query in Spark's log, if it ends with an error of ours. Under Spark Connect there is no log to write to."""
+    """The entry of a query in Spark's log, if it ends with an error of this package.
+
+    Under Spark Connect there is no log to
+    write to."""
 
     def __init__(self) -> None:
         self._logger: str | None = None
@@ -51,7 +55,7 @@ class ShortLog:
             self._set("OFF")
 
     def ended(self) -> None:
-        """Let Spark write again, once the query has ended; called twice it is no error."""
+        """Let Spark write again, once the query has ended; may be called twice."""
         with _guard:
             if not self._is_off or self._logger is None:
                 return

@@ -1,4 +1,5 @@
-"""Rows that cannot be computed are a result of their task, so that the driver gets a sentence and not pages of Java.
+"""A row that cannot be computed is returned as the result of its task, so that the driver gets one sentence and no Java stack
+trace.
 
 A row that does not fit is a failure at once. Where a user's function raises, another attempt may succeed, so that the error is
 raised and Spark runs the task again; the last attempt returns it. All other errors are raised: a store that fails, for example.
@@ -18,7 +19,7 @@ from evercurrent.core.data.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Why a task cannot be done, whatever is repeated: the error's sentence, where it is, and the traceback of what raised.
+    """A failure of a task that repeating it cannot help: the message, the place, and the traceback.
 
     ``kind`` is the name of the error's class.
     """

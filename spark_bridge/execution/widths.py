@@ -1,4 +1,4 @@
-"""The size of a row as an expression of Spark, so that its Java can refuse wide rows before they come to the driver."""
+"""The size of a row as an expression of Spark, so that Spark can withhold wide rows from the driver."""
 
 from __future__ import annotations
 

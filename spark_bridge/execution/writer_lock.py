@@ -41,7 +41,7 @@ class WriterLock:
                 time.sleep(0.05)
 
     def release(self) -> None:
-        """Release the lock, after the end of all that goes on."""
+        """Release the lock, once all work that holds it has ended."""
         with self._guard:
             self._holders -= not self._is_released
             self._is_released = True
@@ -50,12 +50,12 @@ class WriterLock:
 
     @property
     def is_released(self) -> bool:
-        """Whether the lock is released, or will be at the end of what goes on."""
+        """Whether the lock is released, or will be once the work that holds it has ended."""
         return self._is_released
 
     @contextmanager
     def during(self, refusal: Exception) -> Iterator[None]:
-        """Hold the lock to the end of the block, though it may be released meanwhile.
+        """Hold the lock to the end of the block, even if it is released meanwhile.
 
         Raises:
             Exception: the ``refusal``, as the lock is released.
@@ -73,14 +73,14 @@ class WriterLock:
                     self._held.close()
 
     def release_after(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
-        """Call a function when the query ends, however it ends, and release the lock."""
+        """Call a function when the query ends, with or without an error, and release the lock."""
         Thread(target=self._wait, args=(query, ended), daemon=True, name="evercurrent-lock").start()
 
     def _wait(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
         try:
             query.awaitTermination()
         except Exception:
-            # Whoever waits for the query gets its error; here it only matters that it has ended.
+            # Callers that wait for the query get its error; here it only matters that it has ended.
             return
         finally:
             ended()

@@ -1,4 +1,4 @@
-"""The views of a query that runs, and takes up what its engine declares, replaces and drops meanwhile."""
+"""The views of a running query, which follows the declarations of its engine: new, replaced and dropped views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LiveViews(SparkViews):
     """Views whose query changes with the declarations of its engine, between two micro-batches.
 
     A change is made by the thread that declares: it fills the views from a commit that no micro-batch changes, commits them, and
-    micro-batches, whose turn comes after it, are run with the new plan. So nothing of it depends on whether rows come.
+    later micro-batches run with the new plan. So a change does not depend on whether rows come.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class LiveViews(SparkViews):
             self._take_up(changes, InSpark(self._in_spark.session, setup))
 
     def _planned(self, where: str, plan: Plan) -> tuple[_Changes, Setup]:
-        """Return what changes, and the setup of tasks after it.
+        """Return the changes, and the setup of tasks after them.
 
         Raises:
-            PlanError: the query cannot take the change up.
+            PlanError: the query does not support the change.
         """
         if not hasattr(self._in_spark.session, "_jsc"):
             raise PlanError(
@@ -111,7 +111,7 @@ class LiveViews(SparkViews):
         return _Changes(tuple(dropped), tuple(replaced), tuple(reshaped))
 
     def _take_up(self, changes: _Changes, in_spark: InSpark) -> None:
-        """Have the views that are declared by now."""
+        """Update the views to those that are declared now."""
         for name in (*changes.dropped, *changes.reshaped):
             how = "was dropped" if name in changes.dropped else "was replaced by one with other columns"
             self.views[name].end(f"view {name!r} {how}; the views of the query are in query.views")
@@ -145,10 +145,10 @@ class LiveViews(SparkViews):
             )
 
     def _require_no_readers(self, where: str, changes: _Changes) -> None:
-        """Check that nobody gets the deltas of a view that is dropped, or that gets other columns.
+        """Check that no sink gets the deltas of a view that is dropped, or that gets other columns.
 
         Raises:
-            PlanError: somebody does; names the way out.
+            PlanError: one does; names the way out.
         """
         for name in (*changes.dropped, *changes.reshaped):
             if deliveries := self.views[name].deliveries:
@@ -173,5 +173,5 @@ class _Changes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the views that the query has no longer, under these names."""
+        """Return the names of all views that the query no longer has as they were."""
         return (*self.dropped, *self.replaced)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class QueryNames(ABC):
-    """What dashboards and scripts call on a query of Spark; each is that of ``streaming_query``, except for its end."""
+    """The methods of Spark's ``StreamingQuery`` that dashboards and scripts use; all delegate to ``streaming_query``, except
+    for waiting."""
 
     streaming_query: StreamingQuery
 

@@ -34,7 +34,7 @@ from ..execution.jobs import Setup
 from ..execution.preflight import check_picklable
 
 POLL_SECONDS = 0.5
-"""How often a delivery looks for new epochs of a checkpoint."""
+"""Seconds between two checks of a delivery for new epochs of a checkpoint."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,7 +208,7 @@ class SparkView(TableForms, Outputs):
 
     @property
     def _reader(self) -> CheckpointReader:
-        """Return what reads the checkpoint.
+        """Return the reader of the checkpoint.
 
         Raises:
             InputError: the view is no longer there.
@@ -222,11 +222,11 @@ class SparkView(TableForms, Outputs):
         return self._declared is declared
 
     def go_on(self, declared: View, in_spark: InSpark | None) -> None:
-        """Go on with another definition that has the same columns, or with another plan."""
+        """Continue with another definition that has the same columns, or with another plan."""
         self._declared, self._in_spark = declared, in_spark
 
     def end(self, why: str) -> None:
-        """Note that there is no such view any more, and why."""
+        """Note that the view no longer exists, and why."""
         self._ended = why
 
     @property

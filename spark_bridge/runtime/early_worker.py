@@ -1,4 +1,4 @@
-"""A Python for workers of Spark that connects to Spark before it imports anything that takes long.
+"""The start of a Spark worker, which connects to Spark before any slow import.
 
 Spark gives a worker that it starts by itself 10 seconds to connect, and no setting changes that: these are the workers of a
 heartbeat, and of ``foreachBatch`` under Spark Connect. On a busy machine the imports of pyspark alone take longer. Once a

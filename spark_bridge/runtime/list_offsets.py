@@ -1,4 +1,4 @@
-"""Lists that Spark passes on without offsets get them, so that polars can read them.
+"""Adds offsets to lists that Spark passes without them, so that polars can read them.
 
 A list column without rows has one offset, 0. Java's Arrow in PySpark 4.0 omits it, which readers of Arrow should treat as
 the same; polars accepts that for a column, and refuses it inside of other lists.

@@ -132,7 +132,7 @@ def _shipped(master: str | None, archive: str | Path | None) -> dict[str, str]:
     """Return the settings that ship an archive.
 
     Raises:
-        PlanError: there is none, or executors are this process.
+        PlanError: there is no such archive, or executors are this process.
     """
     if archive is None:
         return {}
@@ -208,7 +208,7 @@ def local_session(
 
 @contextmanager
 def patient_workers() -> Iterator[None]:
-    """Make a session that starts within the context wait for its workers as long as they take: see ``early_worker``.
+    """Make a session that starts within the context wait for its workers without a limit: see ``early_worker``.
 
     Workers run this Python, unless ``PYSPARK_PYTHON`` names another, which is then used unchanged.
     """

@@ -1,4 +1,4 @@
-"""Types and rows are converted between polars and Spark, by way of Arrow.
+"""Converts types and rows between polars and Spark, by way of Arrow.
 
 For Spark, a type becomes the next wider one that Spark has; from Spark, a column becomes exactly what was declared, or the
 rows are refused. `SPARK_NAMES` and `spark_type` define the mapping.

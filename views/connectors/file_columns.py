@@ -20,7 +20,7 @@ class Reading:
     """How files are read: the separator of CSV (None: a tab in .tsv, else a comma), and whether columns that the source does not declare are left out.
 
     ``skips``: rows of text that cannot be read are refused one by one, and do not end the reading. ``follows_replaced``: a
-    text file that has become shorter, or that another one has replaced under its name, is read from its begin.
+    text file that has become shorter, or that was replaced under its name, is read from its beginning.
     """
 
     separator: str | None = None

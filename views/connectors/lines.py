@@ -330,5 +330,5 @@ def _standard_input() -> BufferedReader:
 
 @lru_cache(maxsize=1)
 def _buffered(data: BinaryIO) -> BufferedReader:
-    """Return a stream into which one can look without taking anything, the same one each time."""
+    """Return a stream that can be peeked into without consuming it, the same one each time."""
     return data if isinstance(data, BufferedReader) else BufferedReader(cast(RawIOBase, data))

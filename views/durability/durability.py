@@ -189,7 +189,7 @@ class Durability:
     def redeclared(
         self, compiled: Compiled, record: Mapping[str, Any], born: Mapping[str, int]
     ) -> Iterator[None]:
-        """Go on with another circuit of a plan that has changed, whose epoch is run inside of the block and committed at once.
+        """Continue with another circuit of a changed plan, whose epoch is run inside of the block and committed at once.
 
         Without an epoch in the block the next one is committed: the input of a source that no commit has would be lost.
 

@@ -41,7 +41,7 @@ class Followable(Followed, Protocol):
     def subscribe(
         self, callback: Callable[[pl.DataFrame], object], *, on_schema: OnSchema | None = None
     ) -> Subscription:
-        """Call back with every delta to come."""
+        """Call a function with every later delta."""
         ...
 
 
@@ -51,9 +51,11 @@ def _subscribed(
     """Return a subscription that wakes a task, which reads the deltas later."""
 
     def announced(_: object) -> None:
-        """The task announces the change itself, after the deltas before it."""
+        """Do nothing: the task announces the change itself, after the deltas before it."""
 
-    with view._turn:  # So that no view is replaced before the subscription is known to read later.
+    with (
+        view._turn
+    ):  # So that no view is replaced before the subscription is registered as one that reads later.
         subscription = view.subscribe(wake, on_schema=None if on_schema is None else announced)
         subscription.reads_later, subscription.on_end = True, lambda: wake(None)
         return subscription
@@ -62,7 +64,7 @@ def _subscribed(
 async def followed(
     view: Followable, since: int, on_schema: OnSchema | None = None
 ) -> AsyncIterator[pl.DataFrame]:
-    """Yield the deltas after an epoch, and then each that comes, until the iteration or the view has ended.
+    """Yield the deltas after an epoch, and then each new one, until the iteration or the view has ended.
 
     Where the view is replaced by one with other columns, ``on_schema`` is called between the deltas of both.
     """

@@ -25,7 +25,7 @@ from .view_driver import the_one
 Undo = Callable[[], None]
 
 FEW_ENTRIES = 1 << 16
-"""The rows of a view that is filled with more entries are read when they are needed: often nobody ever does."""
+"""If a view is filled with more entries than this, its rows are read when they are first needed, which is often never."""
 
 
 class Change:
@@ -36,22 +36,22 @@ class Change:
         self.computed: PiecewiseFill | None = None
         """The states of the views to be filled, if they are computed already."""
         self.filling: Filling | None = None
-        """What has computed the states, here or in a driver."""
+        """The fill that has computed the states, here or in a driver."""
         self.undo: list[Undo] = []
         self.done: list[Callable[[], object]] = []
-        """What follows once it is real, whatever subscribers raise."""
+        """Functions that are called once the change is committed, no matter what subscribers raise."""
         self.filled: list[str] = []
         self.untouched: set[str] = set()
         self.backfill: dict[str, Callable[[], Delta]] = {}
         self.begun: list[View] = []
         """The views whose deltas begin with the change."""
         self.replaced: set[str] = set()
-        """The views that were there, whose deltas go on with the difference."""
+        """The existing views whose deltas continue with the difference."""
         self.has_epoch = False
-        """Whether it is an epoch of its own: new sources alone are none."""
+        """Whether it needs an epoch of its own; new sources alone do not."""
 
     def enter(self, source: str) -> None:
-        """Add a source into which nothing has come."""
+        """Add a source that has had no input."""
         self.untouched.add(source)
 
     def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
@@ -62,7 +62,7 @@ class Change:
 
 
 class Changes:
-    """Makes changes of the declarations of an engine real. The caller holds the engine's turn."""
+    """Applies changes of declarations to an engine. The caller holds the engine's turn."""
 
     def __init__(
         self, plan: Plan, sources: dict[str, Source], views: dict[str, View], running: Running
@@ -75,7 +75,7 @@ class Changes:
 
     @contextmanager
     def together(self, where: str) -> Iterator[None]:
-        """Make all changes of declarations inside of the block real at its end, in one epoch at most; or undo all of them.
+        """Apply all changes of declarations inside the block at its end, in one epoch at most; or undo all of them.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -91,7 +91,10 @@ class Changes:
 
     @contextmanager
     def change(self, where: str) -> Iterator[Change]:
-        """Change declarations inside of the block, and make that real at its end; or undo it. Within ``together`` that does.
+        """Change declarations inside the block, and apply the change at its end; or undo it.
+
+        Within ``together``, that applies
+        it.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -129,7 +132,7 @@ class Changes:
             running.follow_up(result)
 
     def before(self, where: str) -> Before:
-        """Return what there is before a change.
+        """Return the plan and its circuit before a change.
 
         Raises:
             PlanError: functions of users cannot be told apart.
@@ -149,7 +152,7 @@ class Changes:
             raise as_refusal(where, error) from error
 
     def _exchange(self, before: Before, recompiled: Recompiled, change: Change) -> Any:
-        """Go on with the circuit of the changed plan, and publish what it adds."""
+        """Continue with the circuit of the changed plan, and publish the rows that it adds."""
         running, epoch = self._running, self._running.epoch
         durability = running.durability
         running.fills.require_kept(change.where, recompiled.compiled, but=change.filled)
@@ -178,7 +181,7 @@ class Changes:
 
 
 def return_to(mapping: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Make a mapping, which others hold, what it was before."""
+    """Restore the earlier contents of a mapping in place, as other objects refer to it."""
     for name in mapping.keys() - before.keys():
         del mapping[name]
     mapping.update(before)

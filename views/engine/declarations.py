@@ -62,7 +62,7 @@ class Declarations:
         self.together = self._changes.together
 
     def source(self, name: str, schema: Mapping[str, Any], options: Mapping[str, Any]) -> Source:
-        """Declare a source; the same one again is the one that is there.
+        """Declare a source; a repeated declaration returns the existing one.
 
         Raises:
             PlanError: the name is that of another source, or options do not go together.
@@ -113,7 +113,7 @@ class Declarations:
         background: bool = False,
         on_progress: OnProgress | None = None,
     ) -> View:
-        """Declare a view; the same one again is the one that is there. See ``Engine.view``."""
+        """Declare a view; a repeated declaration returns the existing one. See ``Engine.view``."""
         require_name("view", name)
         where = f"view {name!r}"
         require_collection(where, self._plan, collection)
@@ -166,7 +166,7 @@ class Declarations:
         filling: Filling | None = None,
         computed: PiecewiseFill | None = None,
     ) -> None:
-        """Add a view, or put it in the place of another one; the ``filling`` has its states, if they are computed already.
+        """Add a view, or replace another one by it; the ``filling`` has its states, if they are computed already.
 
         These are the ``computed`` ones, or those of the driver that runs the views.
         """
@@ -178,7 +178,7 @@ class Declarations:
                 change.done.append(lambda: self._running.fills.stop(name, REPLACED_MEANWHILE))
             else:
                 change.computed, change.filling = computed, filling
-                # From here on it is read as any view that is being declared.
+                # From here on it is like any view that is being declared.
                 view._filling = None
                 change.undo.append(lambda: setattr(view, "_filling", filling))
                 change.done.append(lambda: self._appear(view, filling))
@@ -193,7 +193,7 @@ class Declarations:
     # In the background
 
     def _pending(self, name: str, collection: Collection, *, replace: bool, background: bool) -> View | None:
-        """Return the view that is being filled under this name, if it is declared again.
+        """Return the view that is being filled under this name, if the declaration repeats it.
 
         Raises:
             PlanError: it is another one, and is not to be replaced.
@@ -225,7 +225,7 @@ class Declarations:
         backfill: Mapping[str, Callable[[], Delta]],
         on_progress: OnProgress | None,
     ) -> None:
-        """Begin to fill a view; nothing that others see changes before it is done.
+        """Start to fill a view; nothing visible changes before it is filled.
 
         Raises:
             PlanError: it cannot be filled.
@@ -252,7 +252,7 @@ class Declarations:
     def _begin_in(
         self, driver: ViewDriver, view: View, collection: Collection, on_progress: OnProgress | None
     ) -> None:
-        """Begin to fill a view in the driver that runs the views.
+        """Start to fill a view in the driver that runs the views.
 
         Raises:
             PlanError: it cannot be filled.
@@ -284,7 +284,7 @@ class Declarations:
         filling.start()
 
     def _appear(self, view: View, filling: Filling) -> None:
-        """Note that a view that was filled is there."""
+        """Note that a view was filled and can be read."""
         self._running.fills.pop(view.name, None)
         filling.end("ready")
 
@@ -366,7 +366,7 @@ class Declarations:
         self._views[view.name] = view
 
     def _replace(self, existing: View, view: View, collection: Collection, change: Change) -> None:
-        """Put a view in the place of another one, whose subscriptions go on with it."""
+        """Replace a view by another one, with which its subscriptions continue."""
         name, readers = existing.name, self._running.readers
         same = list(existing.schema.items()) == list(view.schema.items())
         if same:
@@ -425,7 +425,7 @@ class Declarations:
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:
     """Return the names of the views that were declared on a view, by any number of calls.
 
-    A view that is being filled is not declared yet, and given as the collection that it is to be.
+    A view that is being filled is not declared yet, and is given as the collection that defines it.
     """
     return [
         name

@@ -76,17 +76,17 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources are kept by epoch too,
     within the same limits, so that a timeline shows them and ``view.history(key)`` knows what caused a change.
 
-    With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that
-    declares the same views on the same folder goes on where the last one ended: views, windows, watermarks, named
+    With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that declares
+    the same views on the same folder continues where the last one stopped: views, windows, watermarks, named
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
     have it open: ``close()``, the end of a ``with`` block or the end of the process releases it.
 
-    With ``workers`` an epoch is evaluated over so many buckets, each in a thread: the results are the same, rows of a view
-    may be in another order, and functions that views are computed with are called by several threads at once. It is
+    With ``workers`` an epoch is evaluated over that many buckets, each in a thread: the results are the same, but rows of a
+    view may be in another order, and functions that views use are called by several threads at once. It is
     not faster yet for chained groupings (``docs/architecture/views.md`` has figures). A checkpoint can be opened with any
     number of workers.
 
-    Any thread may call any method: writers wait for their turn, readers wait for nobody (``docs/concurrency.md``).
+    Any thread may call any method: writers wait for their turn, readers never wait (``docs/concurrency.md``).
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     ) -> Source:
         """Declare a source, into which changes are pushed, with the columns and polars types of its rows.
 
-        It may be declared at any time. The same declaration again returns the source that is there.
+        It may be declared at any time. Repeating the declaration returns the existing source.
 
         Args:
             name: the name under which rows are pushed.
@@ -160,7 +160,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             retained: keep the rows, so that views that are declared later can be filled from them, and be proved. This
                 costs their bytes; an "upsert" source keeps its rows anyway.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
-                included. The greatest wins, in whatever order they come: an older row changes nothing, and is not an error.
+                included. The greatest wins, no matter in which order they come: an older row changes nothing, and is not an
+                error.
                 Among equal ones deletions win, and among rows the first by their columns, so that the same changes give
                 the same rows in any order and in any batches. Key and sequence of a deleted row are kept for ever,
                 since an older row may still come; ``explain()`` counts them. Null and NaN are refused. Without
@@ -177,8 +178,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 >>> now.read().rows()
                 [(1, 'paid', 20)]
 
-            position_order: a function of a position (``push(..., position=)``), or of that of a partition, that returns what
-                is compared: ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one
+            position_order: a function of a position (``push(..., position=)``), or of that of a partition, that returns the
+                keys to compare: ``lambda lsn: [int(part, 16) for part in lsn.split("/")]``. Without it numbers, texts of one
                 length and lists of them are compared as they are.
             format: the format of messages, if changes come as those of another system: ``Debezium()``, ``BeforeAfter()`` or
                 ``ChangeFeed()``. What is pushed are then messages; a bad one goes where bad rows do.
@@ -209,25 +210,26 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         A view equals its definition over all input so far. A view of discarding or accumulating panes is a log of every
         pane that was emitted, none of them retracted; ``collection.latest()`` is the last one of each key and window.
 
-        It may be declared at any time. After the first epoch it is filled from what is kept: other views, groupings and
-        ``retained`` sources, whichever is nearest; its first delta is all of its rows, in an epoch of its own. The same
-        declaration again, as when a notebook's cell is run twice, returns the view that is there.
+        It may be declared at any time. After the first epoch it is filled from existing state: other views, groupings and
+        ``retained`` sources, whichever is nearest; its first delta is all of its rows, in an epoch of its own. Repeating the
+        declaration, as when a notebook's cell is run twice, returns the existing view.
 
         Args:
             name: the name under which it is read.
             collection: its definition.
-            replace: another view may have the name: it is replaced in one epoch. Its subscriptions go on: they get the
+            replace: another view may have the name: it is replaced in one epoch. Its subscriptions continue: they get the
                 difference if the columns are the same, else all rows after a call of ``on_schema``. Views that were
                 declared on the view before stay as they are.
-            backfill: the rows of sources up to now, by their names, where neither rows nor anything that is computed from
-                them is kept: whatever can be pushed, the path of a file or folder, or an iterator of batches. If rows are
+            backfill: the rows of sources up to now, by their names, if neither the rows nor results computed from them are
+                kept: anything that can be pushed, the path of a file or folder, or an iterator of batches. If rows are
                 pushed with positions, ``ec.Backfill(rows, position=...)`` states that they go up to the last one taken.
-            background: return at once, and fill the view in a thread, piece by piece, while pushes and reads go on. It
-                appears in an epoch of its own when nothing is missing: ``view.wait()`` waits for that, ``view.filling`` and
-                ``engine.filling`` have the progress, and to read it before raises ``NotFilledError``. By default it is filled when
+            background: return at once, and fill the view in a thread, piece by piece, while pushes and reads continue. It
+                appears in an epoch of its own once it is complete: ``view.wait()`` waits for that, ``view.filling`` and
+                ``engine.filling`` have the progress, and reading it before raises ``NotFilledError``. By default it is filled
+                when
                 ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view that is replaced
-                stays until then. A checkpoint has nothing of it before: an engine that opens it then fills the view again.
-                A view that has nothing to be filled from, such as one declared before the first push, is ready at once; one that
+                stays until then. Until then a checkpoint has no part of it: an engine that opens the checkpoint fills the view
+                again. A view that needs no rows, such as one declared before the first push, is ready at once; one that
                 is new to a checkpoint is filled when that is opened.
             on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
 
@@ -268,7 +270,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         return type(self)(retain=self._retain, on_bad_rows=self._on_bad_rows)
 
     def _adopt(self, source: Source) -> Source:
-        """Have this engine take what is pushed into a source, and return the source."""
+        """Make this engine the one that takes pushes into a source, and return the source."""
         source._take = self.push
         return source
 
@@ -377,7 +379,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
 
     @property
     def workers(self) -> int:
-        """Return in how many threads an epoch is evaluated."""
+        """Return the number of threads that evaluate an epoch."""
         return self._workers
 
     @property
@@ -387,7 +389,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
 
     @property
     def declared(self) -> Plan:
-        """What was declared, for other drivers of the same views."""
+        """The declarations, for other drivers of the same views."""
         return self._plan
 
     def __reduce__(self) -> NoReturn:

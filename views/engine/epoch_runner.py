@@ -51,7 +51,7 @@ from .worker_evaluator import WorkerEvaluator
 Answer = TypeVar("Answer")
 
 ATTEMPTS = 8
-"""How often a read that epochs may disturb is tried, before it waits for its turn between two epochs."""
+"""The number of attempts of a read that epochs may disturb, before it waits for its turn between two epochs."""
 
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
@@ -78,7 +78,7 @@ class Running:
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
     Epochs run in the order of ``Choreography``, in which this is the audience. A caller of a method that changes anything has
-    to hold the ``turn``. Readers use what is ``published`` of the last epoch, at once.
+    to hold the ``turn``. Readers use the ``published`` object of the last epoch, without waiting.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Running:
         )
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self.turn = turn
-        """The lock of the one that writes."""
+        """The lock of the writer."""
         self.giving_way = GivingWay()
         self.events = RunEvents()
         self._merges = MergeEvents()
@@ -127,7 +127,7 @@ class Running:
         self.reports = FillReports()
         """The views that are being filled while the checkpoint is opened, or by a driver."""
         self.drivers: list[ViewDriver] = []
-        """What runs, or has run, the views in place of this engine."""
+        """The driver that runs, or has run, the views in place of this engine."""
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -280,7 +280,7 @@ class Running:
                 self.durability.close(self._commit_metadata({}, {}))
 
     def exchange(self, compiled: Compiled, changes: Mapping[str, ViewDelta] | None) -> EpochResult | None:
-        """Go on with another circuit that has the same states, in an epoch in which these deltas of views are published.
+        """Continue with another circuit that has the same states, in an epoch in which these deltas of views are published.
 
         Without ``changes`` there is no epoch, and None is returned. If this fails, nothing has changed. The epoch has the
         processing time of the last one, as it has no input. ``follow_up`` has to be called after it.
@@ -329,7 +329,7 @@ class Running:
     def begin_with(
         self, compiled: Compiled, epoch: int, positions: Mapping[str, Position], untouched: Iterable[str]
     ) -> None:
-        """Begin with a circuit that has states, after an epoch of another engine."""
+        """Start with a circuit that has states, after an epoch of another engine."""
         self.epoch, self.positions, self.untouched = epoch, dict(positions), set(untouched)
         self._compiled, self._compiled_size = compiled, (len(self._plan.nodes), self._plan.edits)
         self._publish(compiled)

@@ -11,7 +11,9 @@ from .fills import FillProgress, OnProgress
 
 
 class FillReports(dict[str, FillProgress]):
-    """How far these views are, by name. Other threads may read it meanwhile.
+    """The progress of these views, by name.
+
+    Other threads may read it meanwhile.
 
     ``callbacks`` are the functions that ``engine.view(..., on_progress=)`` has for views that were declared before there was
     anything to fill them from.
@@ -23,7 +25,7 @@ class FillReports(dict[str, FillProgress]):
         self._begun = 0.0
 
     def read(self, views: Sequence[str], read_entries: int, entries: int) -> None:
-        """Note how many of the rows are read that are kept; see ``OnRead``."""
+        """Note how many of the kept rows have been read; see ``OnRead``."""
         if not self:
             self._begun = time.monotonic()
         left = None
@@ -43,7 +45,7 @@ class FillReports(dict[str, FillProgress]):
             raise
         else:
             for view, last in list(self.items()):
-                del self[view]  # Whoever is called may read it, and it is no longer being filled.
+                del self[view]  # A callback may read the view, which is no longer being filled.
                 self._call(FillProgress(view, "ready", last.rows_total, last.rows_total))
         finally:
             self.clear()

@@ -1,11 +1,11 @@
-"""Views that are being filled in the background: a thread computes them piece by piece, while epochs and readers go on.
+"""Views that are being filled in the background: a thread computes them piece by piece, while epochs and readers continue.
 
-The thread reads immutable runs, as they were when the view was declared, and computes states that nobody else sees. Meanwhile
-each epoch leaves here what the nodes have emitted that are read. The thread catches up with that, and at last takes the turn for
-one epoch, in which the view appears. So nothing of it is in any epoch before, and nothing in a checkpoint: after a crash the view is
-there as a whole, or is filled anew.
+The thread reads immutable runs, as they were when the view was declared, and computes states that are not visible to others.
+Meanwhile each epoch adds to a queue here what the nodes that it reads have emitted. The thread catches up with that, and
+finally takes the turn for one epoch, in which the view appears. So no part of it is in any earlier epoch or commit: after a
+crash the view is there as a whole, or is filled again.
 
-A thread was chosen, and not a share of the fill in each push: a fill ends though nobody pushes, and a push does not pay for it,
+A thread was chosen, and not a share of the fill in each push: a fill ends even without pushes, and pushes are not slowed down,
 as polars and numpy compute without the interpreter's lock.
 """
 
@@ -36,7 +36,8 @@ from ..epochs.run_events import LOG
 from .view_driver import StatesFill
 
 FEW_CHANGES, MOST_ROUNDS = 1 << 14, 8
-"""With at most so many changes left, or after so many rounds, the rest is computed in the turn that makes the view appear."""
+"""With at most this many changes left, or after this many rounds, the rest is computed in the turn in which the view
+appears."""
 
 IN_A_FILL = "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
 
@@ -46,7 +47,7 @@ FillState = Literal["filling", "ready", "failed", "dropped"]
 @tagged("views.engine:FillProgress")
 @dataclass(frozen=True, slots=True)
 class FillProgress:
-    """How far a view is filled that is declared with ``background=True``: its rows are those that are read to fill it.
+    """The progress of a view that is filled with ``background=True``; its rows are those that are read to fill it.
 
     ``seconds_left`` is None until the first rows are read. ``error`` is why it failed, if it did. Once it is "ready", the view can be read.
 
@@ -63,7 +64,7 @@ class FillProgress:
 
     @property
     def share(self) -> float:
-        """The part that is done, from 0 to 1."""
+        """The share of the rows that have been read, from 0 to 1."""
         if self.state == "ready":
             return 1.0
         return self.rows_done / self.rows_total if self.rows_total else 0.0
@@ -99,9 +100,10 @@ OnProgress = Callable[[FillProgress], object]
 
 
 class Filling:
-    """One view that is being filled. ``advance`` computes a piece; ``adopt`` is called with the turn when nothing is missing.
+    """One view that is being filled.
 
-    Any thread may advance it, one at a time. What epochs emit meanwhile is handed to ``took``.
+    ``advance`` computes a piece; ``adopt`` is called with the turn when all is computed. Any
+    thread may advance it, one at a time. The output of epochs meanwhile is passed to ``took``.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class Filling:
         return self._places[1]
 
     def took(self, compiled: Compiled, deltas: Deltas) -> None:
-        """Note what an epoch that is real has emitted. Cost: the nodes that the fill reads."""
+        """Note what a committed epoch has emitted. Cost: the nodes that the fill reads."""
         for identity, place in self.places_in(compiled).items():
             if place in deltas and (delta := deltas[place]).height:
                 # An object of this thread's own: columns are made when they are first needed.
@@ -179,7 +181,7 @@ class Filling:
             self.run()
 
     def run(self) -> None:
-        """Fill the view; if that fails, ``progress`` and all who wait for the view have the error."""
+        """Fill the view; if that fails, ``progress`` and all threads that wait for the view get the error."""
         self._runs_in = threading.get_ident()
         try:
             while self.advance():
@@ -220,7 +222,7 @@ class Filling:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Compute in this thread inside of the block: others, one of which may have the turn, wait for its end."""
+        """Compute in this thread inside the block: others, one of which may have the turn, wait for its end."""
         with self._stepping.lock, self._turn.helped(IN_A_FILL):
             self._computes_in = threading.get_ident()
             try:
@@ -245,7 +247,9 @@ class Filling:
             return 0
 
     def complete(self) -> None:
-        """Compute what is left, and let the view appear. The caller has the turn, so that no epoch comes between.
+        """Compute the rest, and let the view appear.
+
+        The caller has the turn, so that no epoch runs in between.
 
         Raises:
             InputError, PlanError, CheckpointError: it failed; nothing of the view is there.
@@ -266,7 +270,8 @@ class Filling:
             self._ended.set()  # After the subscribers of a view that is replaced.
 
     def _appear(self) -> None:
-        """Let the view appear, and report that after its subscribers have the epoch, whatever they or ``on_progress`` raise."""
+        """Let the view appear, and report that after its subscribers have the epoch, no matter what they or ``on_progress``
+        raise."""
         try:
             self._adopt(self)
         finally:
@@ -278,7 +283,7 @@ class Filling:
             self.fill.catch_up({identity: summed(deltas) for identity, deltas in changes.items()})
 
     def end(self, state: FillState) -> None:
-        """Note that the view is ready, or that nobody waits for it any more."""
+        """Note that the view is ready, or is not needed any more."""
         self.state, self._pieces, self._changes = state, None, {}
         self.fill.end()
         _at_exit.discard(self)
@@ -313,7 +318,7 @@ class Filling:
 
     @property
     def progress(self) -> FillProgress:
-        """How far it is."""
+        """The progress of the fill."""
         total, left = max(self.fill.entries, self._done), None
         if self.state == "filling" and self._done:
             left = (time.monotonic() - self._begun) * (total - self._done) / self._done
@@ -340,7 +345,7 @@ class Filling:
             raise self.refusal()
 
     def refusal(self) -> NotFilledError:
-        """Return the error of those who read the view before it is ready."""
+        """Return the error for readers of the view before it is ready."""
         way_out = {
             "filling": "; wait for it with view.wait(), or look at view.filling for its progress",
             "failed": "; declare it again",
@@ -355,7 +360,7 @@ class Fills(dict[str, Filling]):
     """The views of an engine that are being filled, by name, and those whose fill has failed."""
 
     def took(self, compiled: Compiled, deltas: Deltas) -> None:
-        """Hand what an epoch has emitted to all fills."""
+        """Pass the output of an epoch to all fills."""
         for filling in self.values():
             if filling.state == "filling":
                 filling.took(compiled, deltas)
@@ -390,7 +395,7 @@ class Fills(dict[str, Filling]):
 
     @property
     def progress(self) -> Mapping[str, FillProgress]:
-        """How far they are."""
+        """The progress of all fills."""
         return {name: filling.progress for name, filling in list(self.items())}
 
 

@@ -1,4 +1,4 @@
-"""Forks: engines in memory that begin with the states of another one, or of a checkpoint, and go their own ways."""
+"""Forks: engines in memory that start with the states of another one, or of a checkpoint, and are independent of it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
 
 
 class _StandIns:
-    """What stands for the sources and views of an engine in its fork; those that were dropped are gone there too."""
+    """The sources and views of a fork that replace those of its origin; dropped ones are missing in the fork too."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an engine does with its declarations while it runs: it drops them, is forked, compared and proved."""
+"""The methods of a running engine that drop declarations, fork it, compare it with another one, and prove its views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LiveDeclarations(ServedViews, ABC):
 
     @abstractmethod
     def _adopt(self, source: Source) -> Source:
-        """Have this engine take what is pushed into a source, and return the source."""
+        """Make this engine the one that takes pushes into a source, and return the source."""
 
     def drop_view(self, name: str) -> None:
         """Drop a view, in an epoch of its own; states that nothing else needs are freed, and their files in time.
@@ -59,10 +59,10 @@ class LiveDeclarations(ServedViews, ABC):
             self._declarations().drop_source(name)
 
     def fork(self, checkpoint: str | Path | Checkpoint | None = None, *, epoch: int | None = None) -> Self:
-        """Return an engine in memory that begins with the contents of this one and goes its own way.
+        """Return an independent engine in memory that starts with the contents of this one.
 
         All runs of states are shared and none is copied, so a fork takes milliseconds and a few kilobytes whatever their size. It
-        changes nothing here: push what might happen into it, and ``compare`` the results. It has its own sources and views
+        changes nothing here: push hypothetical input into it, and ``compare`` the results. It has its own sources and views
         under the same names (``fork.sources``, ``fork.views``), the positions and watermarks, and the deltas that are in
         memory; no subscriptions, no checkpoint, and one worker.
 
@@ -101,7 +101,7 @@ class LiveDeclarations(ServedViews, ABC):
         return other
 
     def compare(self, other: LiveDeclarations) -> dict[str, pl.DataFrame]:
-        """Return how views differ from those of another engine, such as the one that this one is a fork of.
+        """Return how views differ from those of another engine, such as the one from which this one was forked.
 
         For each view of both that differs, the rows that would have to be added to the other engine's view, with ``_diff`` 1,
         and taken away, with ``_diff`` -1, to have the rows of this one. Each engine is read after its own last epoch. Cost: the
@@ -114,7 +114,7 @@ class LiveDeclarations(ServedViews, ABC):
 
     @contextmanager
     def redeclaring(self, where: str) -> Iterator[Declarations]:
-        """Change declarations inside of the block, all of them in one epoch at its end, or none.
+        """Change declarations inside the block, all of them in one epoch at its end, or none.
 
         Views that are being filled in the background are completed before.
 
@@ -154,15 +154,17 @@ class LiveDeclarations(ServedViews, ABC):
     def prove(
         self, sample: float | None = None, *, checkpoint: str | Path | Checkpoint | None = None
     ) -> Proofs:
-        """Evaluate the definitions of all views by polars over the retained rows, and compare that with what the views hold.
+        """Evaluate the definitions of all views by polars over the retained rows, and compare the results with the views.
 
         See ``View.prove``. Views that cannot be proved are in ``refused``, with the reasons.
 
         Args:
-            sample: prove a share of the keys of each view, such as 0.01, the same ones in every call. Only their rows are taken
-                of sources from which the keys are copied, so that it costs about that share of a whole proof; where keys are
-                computed, or rows are grouped by other columns in between, the sources are evaluated as a whole.
-            checkpoint: prove what a checkpoint holds that an engine with the same declarations has written; nothing is written.
+            sample: prove a share of the keys of each view, such as 0.01, the same ones in every call. Where keys are copied
+                from a source, only the rows of these keys are taken from it, so that it costs about that share of a whole
+                proof; where keys are computed, or rows are grouped by other columns in between, the sources are evaluated as a
+                whole.
+            checkpoint: prove the contents of a checkpoint that an engine with the same declarations has written; nothing is
+                written.
 
         Raises:
             InputError: the sample is not a share of 1.

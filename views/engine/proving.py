@@ -41,12 +41,12 @@ class Earlier:
     epochs: Sequence[int]
     at: Callable[[int], Prover]
     has_views: bool = True
-    """Whether it is known in which epochs the views began: else those of all commits are taken to have them."""
+    """Whether it is known in which epochs the views began; otherwise all commits are assumed to have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is proved: the rows as of an epoch (None: now), of a share of the keys (None: all)."""
+    """The scope of a proof: the rows as of an epoch (None: now), of a share of the keys (None: all)."""
 
     epoch: int | None = None
     share: float | None = None
@@ -55,7 +55,7 @@ class _Scope:
 
 
 class Prover:
-    """Proves views of a fork. ``now`` is what its origin had published when it was forked."""
+    """Proves views of a fork. ``now`` is the object that its origin had published when it was forked."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Prover:
         self._kept = {id(view): view for view in views.values()}
 
     def proof(self, name: str, share: float | None = None) -> Proof:
-        """Return the proof of a view, of a share of its keys if one is given, with the epochs from which on rows differ.
+        """Return the proof of a view, of a share of its keys if one is given, with the first epochs in which rows differ.
 
         Raises:
             InputError: it cannot be proved.
@@ -107,7 +107,7 @@ class Prover:
             return proof(self._views[name], self._now.epoch, evaluation, kept_rows)
         chosen = partial(of_sample, keys=scope.keys, share=scope.share)
         if any(self._views[name].schema[key].is_float() for key in scope.keys):
-            # What differs by rounding alone is equal, and would not be in one sample.
+            # Values that differ by rounding alone are equal, and would not be in one sample.
             result = proof(self._views[name], self._now.epoch, evaluation, kept_rows)
             return replace(result, differences=chosen(result.differences))
         return proof(self._views[name], self._now.epoch, evaluation, kept_rows, chosen)
@@ -115,7 +115,7 @@ class Prover:
     # From which epoch on
 
     def _with_epochs(self, name: str, undated: Proof, scope: _Scope) -> Proof:
-        """Return the proof with the epoch from which on each row differs, as far as earlier epochs are kept."""
+        """Return the proof with the first epoch in which each row differs, as far as earlier epochs are kept."""
         epochs = self._epochs(name)
         if isinstance(epochs, str):
             remark = f"from which epoch on they differ is not known: {epochs}"
@@ -148,7 +148,7 @@ class Prover:
         for place in self._plan.behind(self._plan.views[name]) & self._plan.inputs.keys():
             source = self._plan.inputs[place].name
             if self._compiled.retained.get(source) is None:
-                continue  # A view stands in for it.
+                continue  # A view is used in its place.
             first_epoch = self._changes_known_from(place)
             if first_epoch is None:
                 return (
@@ -166,7 +166,7 @@ class Prover:
         return self._proof(name, replace(scope, epoch=epoch)).differences
 
     def _changes_known_from(self, place: PlanId) -> int | None:
-        """Return the first epoch from which on the changes of a source are kept; None if they are not."""
+        """Return the first epoch whose changes of a source are kept, as all later ones are; None if they are not."""
         names = [name for name in self._plan.views_at(place) if name in self._views]
         if names:
             return self._now.begins(names[0]) + 1
@@ -186,7 +186,7 @@ class Prover:
     # What is kept
 
     def _kept_rows(self, name: str, epoch: int | None) -> pl.DataFrame:
-        """Return what the view holds, or at an earlier epoch what its deltas added up to."""
+        """Return the rows of the view, or at an earlier epoch the sum of its deltas up to then."""
         rows = self._compiled.contents[name].emitted().frame
         if epoch is None or epoch == self._now.epoch:
             return rows
@@ -202,7 +202,7 @@ class Prover:
         return _without(rows, self._changes_after(place, epoch))
 
     def _named(self, value: Any, scope: _Scope) -> Named | None:
-        """Return what is kept of a source or a view; None for any other value."""
+        """Return a source or a view with its kept rows; None for any other value."""
         if isinstance(value, Source):
             return self._source(value, scope)
         view = self._kept.get(id(value))

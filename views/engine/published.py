@@ -32,7 +32,7 @@ class _Rows:
     def __init__(self) -> None:
         self.frame: pl.DataFrame | None = None
         self._guards: dict[str, Guard] = {}
-        """One, as soon as somebody reads: most versions of a view are never read."""
+        """The lock, made by the first reader: most versions of a view are never read."""
 
     def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
         """The rows of these versions, by reference."""

@@ -24,7 +24,7 @@ from .view import View
 class Publisher:
     """Publishes the contents of an engine's views: after each epoch, and when the circuit or its declarations change.
 
-    ``last`` is what is published. While ``is_held`` nothing is: a checkpoint is being opened.
+    ``last`` is what is published. While ``is_held``, as when a checkpoint is being opened, nothing is published.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Publisher:
     def publish_epoch(
         self, compiled: Compiled | None, now: Now, positions: Mapping[str, Any], evaluated: EpochResult
     ) -> None:
-        """Record an epoch that is real, and publish it. Only the views that it has touched are visited."""
+        """Record a committed epoch, and publish it. Only the views that it has touched are visited."""
         epoch, log = evaluated.epoch, None
         retained = {
             name: self._views[name]._history.append(delta) for name, delta in epoch.deltas.unread.items()

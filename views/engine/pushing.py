@@ -1,4 +1,4 @@
-"""The input of an engine: what is pushed is an epoch, or a part of the one that is open (``with engine.epoch()``)."""
+"""The input of an engine: each push is an epoch, or a part of the open one (``with engine.epoch()``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..inspection.questions import shown_watermark
 from .served_views import ServedViews
 
 _open: ContextVar[tuple[OpenEpoch, ...]] = ContextVar("evercurrent_open_epochs", default=())
-"""The blocks that this context is in, of all engines."""
+"""The blocks of all engines that this context is in."""
 
 
 class OpenEpoch:
@@ -118,7 +118,7 @@ class Pushing(ServedViews, ABC):
         watermark: datetime | str | int | None = None,
         position: Position | None = None,
     ) -> int:
-        """Take one batch of changes: one epoch, or part of the one that is open (``with engine.epoch()``).
+        """Take one batch of changes: one epoch, or part of the open one (``with engine.epoch()``).
 
         Args:
             source: the name of the source.
@@ -128,8 +128,8 @@ class Pushing(ServedViews, ABC):
                 holds its values exactly: Int32 for Int64,
                 ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls. In a column
                 without a time zone an instant is its time in UTC.
-            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time
-                of the clock, which is read nowhere else.
+            at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time of
+                the machine's clock.
             watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;
                 ``END_OF_TIME`` after the last batch.
             position: the position of the batch in its source, a whole number that grows. A batch whose position was
@@ -174,7 +174,8 @@ class Pushing(ServedViews, ABC):
         watermark: datetime | str | int | None = None,
         position: Position | None = None,
     ) -> int:
-        """Take one batch of changes in a thread, so that the event loop goes on: ``asyncio.to_thread(engine.push, ...)``.
+        """Take one batch of changes in a thread, so that the event loop is not blocked: ``asyncio.to_thread(engine.push,
+        ...)``.
 
         Cancelling the task does not stop an epoch that has begun.
         """
@@ -221,7 +222,7 @@ class Pushing(ServedViews, ABC):
         return self._run(epoch_input, at)
 
     def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
-        """Run an epoch in turn, unless all of it has been taken meanwhile; return the number of the last epoch."""
+        """Run an epoch in turn, unless all of its input has been taken meanwhile; return the number of the last epoch."""
         epoch_input.refuses_rows = self.on_bad_rows == "ledger"
         with self._turn:
             self._require_declared(epoch_input)
@@ -247,7 +248,7 @@ class Pushing(ServedViews, ABC):
 
     @property
     def positions(self) -> dict[str, Any]:
-        """The last ``position`` pushed to each source, after which its input goes on.
+        """The last ``position`` pushed to each source, after which its input continues.
 
         Partitions are named by texts, as in JSON.
         """

@@ -1,4 +1,4 @@
-"""The rows of an engine's epoch, of which those with which it fails are left out."""
+"""The rows of an engine's epoch, without those with which it fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .roles import EpochResult, TakenInput
 
 
 class RefusingEngine(Refusing[TakenInput, EpochResult]):
-    """Evaluates epochs of an engine without the rows with which they fail, if the input wants that.
+    """Evaluates epochs of an engine without the rows with which they fail, if the input allows that.
 
     Rows that did not fit their source are staged for the ledger, too.
     """

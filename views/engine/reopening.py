@@ -1,4 +1,4 @@
-"""A checkpoint that is opened again may have epochs of which only the input is on disk: they are evaluated again."""
+"""When a checkpoint is opened, epochs of which only the input is on disk are evaluated again."""
 
 from __future__ import annotations
 

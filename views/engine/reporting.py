@@ -1,4 +1,4 @@
-"""What an engine reports of itself: refused rows, the plan with its measures, figures, and an event for each epoch."""
+"""The reports of an engine: refused rows, the plan with its measures, figures, and an event for each epoch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reporting(ServedViews, ABC):
 
     @property
     def filling(self) -> dict[str, FillProgress]:
-        """How far the views are that are being filled and cannot be read yet, by name.
+        """The progress of the views that are being filled and cannot be read yet, by name.
 
         These are the ones declared with ``background=True``, and those that are new to a checkpoint that is being opened.
         """
@@ -87,7 +87,7 @@ class Reporting(ServedViews, ABC):
 
         Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
         ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out`` and ``seconds``
-        count from the begin of the process, ``entries`` and ``bytes`` are those of
+        count from the start of the process, ``entries`` and ``bytes`` are those of
         states now. ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> import evercurrent as ec
@@ -122,7 +122,7 @@ class Reporting(ServedViews, ABC):
             The watch: ``close()``, or the end of a ``with`` block, ends the calls.
 
         Raises:
-            PlanError: it is not a function, or one whose coroutines nobody would await.
+            PlanError: it is not a function, or one whose coroutines would never be awaited.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")

@@ -1,4 +1,4 @@
-"""A running engine takes up the declarations of another one: what computes the same keeps its state."""
+"""A running engine adopts the declarations of another one: unchanged views keep their states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def retake(engine: Engine, edited: Engine) -> str:
-    """Give an engine the sources and views of another one, by the names of both, and return what has changed in words.
+    """Give an engine the sources and views of another one, matched by name, and return a description of the changes.
 
     The calls that declared the other one's views are repeated over the engine's sources, and each view that then computes
     something else is replaced. Views and sources that the other one does not have are dropped. All of it is one epoch.

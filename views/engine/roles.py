@@ -1,4 +1,5 @@
-"""Two of the roles in an engine's epochs: the evaluator steps the circuit of this process, the keeper writes, or does nothing."""
+"""Two of the roles in an engine's epochs: the evaluator steps the circuit of this process, the keeper writes to a checkpoint,
+if any."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class TakenInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochResult:
-    """The result of evaluating an epoch: ``epoch`` is what is written of it, the rest is needed by this process only.
+    """The result of evaluating an epoch: ``epoch`` is the part that is written, the rest is needed by this process only.
 
     ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time,
     ``untimed`` those of the others. ``touched``

@@ -37,7 +37,7 @@ from .view_driver import ViewDriver
 
 
 class ServedViews(ABC):
-    """What views read of their engine and let it do; see the methods of ``View``."""
+    """The members of an engine that its views use; see the methods of ``View``."""
 
     _plan: Plan
     _running: Running
@@ -56,7 +56,7 @@ class ServedViews(ABC):
         return self._running.durability is not None
 
     def origin(self, view: str) -> Origin:
-        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
+        """Return the token that distinguishes the epochs of a view from those of other engines and checkpoints."""
         self.published()  # This opens the checkpoint.
         durability = self._running.durability
         if durability is None:
@@ -143,7 +143,7 @@ class ServedViews(ABC):
         return WindowQueries(self._plan, now.compiled, view).watermark(now.watermarks)
 
     def published(self) -> Published:
-        """Return what is published of the last epoch, which later epochs do not change."""
+        """Return the object that was published after the last epoch, which later epochs do not change."""
         return self._running.published()
 
     def reading(self, view: str) -> AbstractContextManager[Published]:
@@ -164,14 +164,14 @@ class ServedViews(ABC):
         return self._turn
 
     def driven_by(self, driver: ViewDriver) -> None:
-        """Have a driver take part in what is declared from here on, for as long as it runs."""
+        """Let a driver take part in later declarations, for as long as it runs."""
         with self._turn:
             drivers = self._running.drivers
             drivers[:] = [*(each for each in drivers if each.is_running), driver]
 
     @property
     def fill_reports(self) -> FillReports:
-        """How far views are that are filled while others wait: at the opening of a checkpoint, or in a driver."""
+        """The progress of views that are filled while others wait: at the opening of a checkpoint, or in a driver."""
         return self._running.reports
 
     @property

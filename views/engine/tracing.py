@@ -1,4 +1,4 @@
-"""The questions to the rows of a fork: where they come from, what changed them, and why they are there or not."""
+"""Queries on the rows of a fork: where they come from, what changed them, and why they are there or not."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Tracer:
         return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, lookup_values)
 
     def _newest(self) -> Mapping[str, list[str]]:
-        """Return the columns by which rows of sources are newer than others: those of event time, or of their sequence."""
+        """Return the columns that order the rows of sources by age: those of event time, or of their sequence."""
         return {
             source.name: [
                 *([time.column] if (time := self._plan[place].event_time) is not None else []),
@@ -104,7 +104,7 @@ class Tracer:
 
 
 def _all_deltas(now: Published, view: str) -> Iterator[pl.DataFrame]:
-    """Return all deltas of a view that are retained: those since its definition begins, which no epoch is named by, or since later."""
+    """Return all retained deltas of a view, at most back to the beginning of its present definition."""
     try:
         return now.deltas(view, BEFORE_ALL)
     except EpochGoneError:
@@ -121,7 +121,7 @@ def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> M
 
 
 def _watermarks(log: RunLog) -> dict[int, str]:
-    """Return by epoch how far the watermarks had come."""
+    """Return the watermarks by epoch."""
     return {
         part.item(0, EPOCH): ", ".join(
             f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows()

@@ -118,13 +118,13 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         super().__init__(plan, place, windowing)
         self._keeper = engine
         self._gone = ""
-        """Why it cannot be used any more; empty while it can."""
+        """The reason why it cannot be used any more; empty while it can."""
         self._filling: Filling | None = None
         """What fills it, until it is ready."""
         self._history = History(name, retain)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.has_ended: bool = False
-        """Whether the engine has closed its checkpoint, so that no delta comes any more."""
+        """Whether the engine has closed its checkpoint, so that there are no further deltas."""
         self.name = name
 
     def forked(self, engine: ViewKeeper, plan: Plan, retain: Retain) -> View:
@@ -152,13 +152,13 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
 
     @property
     def filling(self) -> FillProgress | None:
-        """How far it is filled, if it was declared with ``background=True``; None once it can be read."""
+        """The progress of its fill, if it was declared with ``background=True``; None once it can be read."""
         return None if self._filling is None else self._filling.progress
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is filled, at most ``timeout`` seconds; a view that is not being filled is ready.
 
-        A subscriber that waits computes what is left itself, as no other epoch can come before it has returned. In a task write
+        A subscriber that waits computes the rest itself, as no other epoch can come before it has returned. In a task write
         ``await asyncio.to_thread(view.wait)``.
 
         Raises:
@@ -253,14 +253,14 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         queue: int | None = None,
         on_full: OnFull = "wait",
     ) -> Subscription:
-        """Call back with the delta of every epoch that changes the view.
+        """Call a function with the delta of every epoch that changes the view.
 
-        ``since``: first deliver all retained changes after that epoch; None: only those to come. ``reader`` states what is
-        done with the rows, so that it can be checked whether the panes of the view fit: "deltas", they are applied with
+        ``since``: first deliver all retained changes after that epoch; None: only those to come. ``reader`` states how the rows
+        are used, so that it can be checked whether the panes of the view fit: "deltas", they are applied with
         their diffs; "summing", their values are added up (a row with a negative diff is subtracted); "overwriting", the
         last row of a key is kept; "log", they are appended.
 
-        ``name``: a subscription that is made again under its name goes on after the last epoch delivered to it, also in
+        ``name``: a subscription that is made again under its name continues after the last epoch delivered to it, also in
         another process on the same checkpoint; ``since`` then counts only the first time. The last delivered epoch is
         part of the next commit, so after a crash the last epochs may be delivered once more: a sink that stores the
         ``_epoch`` of what it has written, in the same transaction, has everything exactly once.
@@ -335,12 +335,14 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     def follow(
         self, since: int | None = None, *, on_schema: OnSchema | None = None
     ) -> AsyncIterator[pl.DataFrame]:
-        """Return the deltas after epoch ``since``, and then each that comes, for ``async for``; None: only those to come.
+        """Return the deltas after epoch ``since``, and then each new one, for ``async for``; None: only new ones.
 
-        A task that is slower than the epochs reads them later from what the view retains; it holds up nobody. The iteration
+        A task that
+        is slower than the epochs reads them later from the retained deltas; it does not slow down pushes. The iteration
         ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
 
-        It goes on with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the columns are
+        It continues with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the
+        columns are
         the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with the columns so far and
         before all rows of the new view; without ``on_schema`` such a replacement is refused while the view is followed.
 
@@ -354,7 +356,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         return followed(self, self.epoch if since is None else since, on_schema)
 
     def _end(self) -> None:
-        """Wake those who wait for deltas, as none comes any more."""
+        """Wake the tasks that wait for deltas, as there will be none."""
         self.has_ended = True
         for subscription in self._subscriptions:
             if subscription.on_end is not None:
@@ -379,7 +381,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         with self._engine.turn:
             origin = self._engine.origin(
                 self.name
-            )  # This opens the checkpoint, which has what is remembered.
+            )  # This opens the checkpoint, which has the position under this name.
             remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
             if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
@@ -395,7 +397,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         return subscription.delivery
 
     def require_reader(self, name: str, reader: Reader) -> None:
-        """Check that the panes of the view fit what is done with its rows under this name.
+        """Check that the panes of the view fit the way in which its rows are used under this name.
 
         Raises:
             PlanError: they do not.
@@ -406,7 +408,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that tell its rows apart, if it is a grouping or an upsert source; otherwise none."""
+        """The columns that identify its rows, if it is a grouping or an upsert source; otherwise none."""
         return self._plan.keys_of(self._place)
 
     @property

@@ -16,7 +16,7 @@ class StatesFill(Protocol):
 
     @property
     def entries(self) -> int:
-        """How many entries are read, as far as that is known."""
+        """The number of entries to read, as far as it is known."""
 
     @property
     def inputs(self) -> Mapping[str, int]:
@@ -24,24 +24,24 @@ class StatesFill(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What these nodes are called."""
+        """The labels of these nodes."""
 
     def pieces(self, most: int) -> Iterator[int]:
         """Compute the states from the rows that are kept, and yield after each piece how many entries were read so far."""
 
     def catch_up(self, changes: Mapping[str, Delta]) -> None:
-        """Compute what follows from changes of the ``inputs``, by their identities, after all pieces."""
+        """Compute the effect of changes of the ``inputs``, by their identities, after all pieces."""
 
     def end(self) -> None:
         """Note that it is not needed any more."""
 
 
 class ViewDriver(Protocol):
-    """Runs the views that an engine declares, such as a query in Spark. The caller of ``redeclare`` has the engine's turn."""
+    """Runs the views that an engine declares, as a query in Spark does. The caller of ``redeclare`` has the engine's turn."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs, so that a declaration has to be real there."""
+        """Whether it runs, so that a declaration has to take effect there."""
 
     def begin(self, where: str, plan: Plan) -> StatesFill:
         """Return what computes the states of the views that are new in a plan. Nothing is changed.
@@ -51,9 +51,10 @@ class ViewDriver(Protocol):
         """
 
     def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
-        """Go on with a plan that has changed, in an epoch of its own. If this raises, nothing has changed.
+        """Continue with a changed plan, in an epoch of its own.
 
-        ``computed`` is what ``begin`` has returned for the same change, after all pieces.
+        If this raises, nothing has changed. ``computed`` is the result
+        of ``begin`` for the same change, after all pieces.
 
         Raises:
             PlanError: it cannot; names the declaration and the way out.

@@ -1,4 +1,4 @@
-"""Further ways to read a view: as tables of other libraries, by key, and the first rows. Each stands for ``view.read()``."""
+"""Further ways to read a view: as tables of other libraries, by key, and the first rows. Each is short for ``view.read()``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 2**32 - 1
-"""More rows than any frame of polars has."""
+"""A number of rows that no frame of polars reaches."""
 
 
 class TableForms(ABC):

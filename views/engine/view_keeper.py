@@ -31,7 +31,7 @@ class ViewKeeper(Protocol):
         ...
 
     def published(self) -> Published:
-        """Return what is published of the last epoch, which later epochs do not change."""
+        """Return the object that was published after the last epoch, which later epochs do not change."""
         ...
 
     def reading(self, view: str) -> AbstractContextManager[Published]:
@@ -44,7 +44,7 @@ class ViewKeeper(Protocol):
         ...
 
     def origin(self, view: str) -> Origin:
-        """Return what tells the epochs of a view apart from those of other engines and checkpoints."""
+        """Return the token that distinguishes the epochs of a view from those of other engines and checkpoints."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
@@ -64,7 +64,7 @@ class ViewKeeper(Protocol):
         ...
 
     def history_of(self, view: str, key: object, since: int | None) -> RowHistory:
-        """Return the changes of the rows of a key, and what caused them."""
+        """Return the changes of the rows of a key, and their causes."""
         ...
 
     def proof_of(self, view: str, sample: float | None = None) -> Proof:

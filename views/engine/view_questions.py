@@ -1,4 +1,4 @@
-"""Questions to a view: why a row is there, from which rows it comes, how it has changed, whether it is right, and drawings."""
+"""Queries on a view: why a row is there, from which rows it comes, how it has changed, whether it is right, and drawings."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class Questions(ABC):
     def why(self, key: object = None, window: object = None) -> str:
         """Explain why a row is there or is not, and why a window has emitted no pane.
 
-        Of a row that is there: what it is made of, stage by stage down to the sources. Of one that is not: which filter
-        refuses it, which join has no partner for it, which rows come before it, which values differ, or that nothing was
-        pushed, was refused or came too late. Of open windows: what they wait for, what holds the watermark, when they may fire.
+        For a row that is there: the rows that it is computed from, stage by stage down to the sources. For one that is not:
+        which filter refuses it, which join has no partner for it, which rows come before it, which values differ, or that no
+        such row was pushed, or that it was refused or too late. For open windows: what they wait for, what holds the watermark,
+        when they may fire.
         Cost: that of ``lineage``; of windows, those that are open.
 
         >>> from evercurrent import Engine
@@ -123,9 +124,9 @@ class Questions(ABC):
     def history(self, key: object, *, since: int | None = None) -> RowHistory:
         """Return each change of the rows of a key: its epoch, its processing time, and the input rows that caused it.
 
-        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. What caused one is
+        Changes are the deltas that are retained, with a checkpoint those of its retained commits too. The causes of one are
         followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
-        views by their deltas. Where a stage keeps none, the result says which, and what would keep them. The change of a
+        views by their deltas. If a stage keeps none, the result names it, and says how to keep them. The change of a
         window that no row caused was due to time.
 
         The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
@@ -158,13 +159,13 @@ class Questions(ABC):
 
     @tagged("views.view:View.prove")
     def prove(self, sample: float | None = None) -> Proof:
-        """Evaluate the definition by polars over the retained rows, in one batch, and compare that with what the view holds.
+        """Evaluate the definition by polars over the retained rows, in one batch, and compare the result with the view.
 
         The result is true if both are equal, and has the rows that differ otherwise, with the epoch from which on each does:
         at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
         (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
         polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
-        differ by a billionth, as polars adds them up in another order. Pushes go on meanwhile. Cost: that of the batch.
+        differ by a billionth, as polars adds them up in another order. Pushes continue meanwhile. Cost: that of the batch.
 
         Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
         rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).

@@ -1,4 +1,4 @@
-"""Where the deltas of a view may go: databases, tables on files, folders, functions; each in a thread of its own."""
+"""The sinks of a view: databases, table formats on files, folders, functions; each in a thread of its own."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ MakeSink = Callable[[Origin, int | None], Sink]
 class Outputs(ABC):
     """The methods of a view that write it, or its deltas, to a system outside.
 
-    Each returns a ``Delivery``: a thread that writes what is there now and then each epoch, once. Rows and the number of the epoch
-    are written in one step, so that nothing is missing or there twice whichever side crashes; called again, in this process
-    or in the next one on the same checkpoint, it goes on where the sink itself says that it is. A sink that fails is tried
-    again, after longer and longer pauses, and gets all that it has missed: ``delivery.lag`` says how far it is behind,
+    Each returns a ``Delivery``: a thread that writes the present contents and then each epoch, once. Rows and the number of the
+    epoch
+    are written in one step, so that no row is missing or duplicated whichever side crashes; called again, in this process or in
+    the next one on the same checkpoint, it continues from the position stored in the sink. A sink that fails is tried again,
+    after longer and longer pauses, and gets all missed epochs: ``delivery.lag`` is the number of epochs that it is behind,
     ``delivery.join()`` waits for it, and ``engine.close()`` waits for each that works.
     """
 
@@ -58,7 +59,7 @@ class Outputs(ABC):
 
     @abstractmethod
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
-        """Begin a delivery."""
+        """Start a delivery."""
 
     def to_sql(
         self, url: str | sa.Engine, table: str, *, key: Key = None, retry: Retry | None = None
@@ -255,12 +256,10 @@ class DeliverySubscription(Subscription):
         self._wake()
 
     def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:
-        """Deliver the view that replaces the one so far, which has the same columns."""
+        """Continue with the view that replaces this one and has the same columns."""
         super().follow(view, change, unread)
         if self.delivery is not None:
-            self.delivery.follow(
-                cast("DeliveredView", view)
-            )  # Whatever views follow each other in an engine are views.
+            self.delivery.follow(cast("DeliveredView", view))  # All views of an engine are of this class.
 
     def written(self, epoch: int) -> None:
         """Note, in the thread of the delivery, how far the sink is."""

@@ -27,7 +27,7 @@ Input_co = TypeVar("Input_co", covariant=True)
 
 
 class Rows(Protocol[Input_co]):
-    """The rows of an epoch's input, in order, of which some can be left out.
+    """The rows of an epoch's input, in order, some of which can be left out.
 
     ``alone`` are those that have been left out before, as the epoch fails with each of them alone.
     """

@@ -95,7 +95,7 @@ class Subscription:
         self._is_delivering = False
         self.is_closed: bool = False
         self.on_end: Callable[[], None] | None = None
-        """Called when no delta comes any more, as the subscription or the engine is closed."""
+        """Called when there are no further deltas, as the subscription or the engine is closed."""
         self.reads_later = False
         """Whether it reads deltas after the epochs, so that those of a view that is replaced have to be kept for it."""
         self._replaced: tuple[tuple[SchemaChange, Unread], ...] = ()
@@ -159,7 +159,7 @@ class Subscription:
         return self._view, self.delivered, self._change, self._replaced
 
     def return_to(self, place: tuple[Any, ...]) -> None:
-        """Go on as before a change of declarations, which has failed."""
+        """Return to the state before a change of declarations that has failed."""
         self._view, self.delivered, self._change, self._replaced = place
 
     def _announce(self) -> None:

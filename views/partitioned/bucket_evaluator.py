@@ -66,8 +66,8 @@ class BucketInput:
     """The input of an epoch over buckets.
 
     ``arrive`` runs the first stage over its rows, ``promised`` are the watermarks that are set by hand, ``fires`` the windows
-    that are fired by hand. ``positions`` and ``facts`` are recorded with the commit. ``rows`` returns the rows if the epoch
-    fails, where those with which it does are to be refused.
+    that are fired by hand. ``positions`` and ``facts`` are recorded with the commit. ``rows`` returns the rows of a failed
+    epoch, if those with which it fails are to be refused.
     """
 
     arrive: Arrival

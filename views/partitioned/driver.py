@@ -42,7 +42,7 @@ from .stage_runner import StageRunner
 from .tasks import FireRequest
 
 PROGRESS = 100
-"""Of so many epochs the measures are kept."""
+"""The number of epochs whose measures are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +132,7 @@ class Epochs:
 
     @property
     def executors(self) -> Executors | None:
-        """Return what runs the tasks of large stages; None if they run in this process."""
+        """Return the executors of the tasks of large stages; None if these run in this process."""
         return self._evaluator.executors
 
     @executors.setter
@@ -191,7 +191,7 @@ class Epochs:
         self.go_on_from(self.last)
 
     def _replaced(self, match: PlanMatch) -> Replaced | None:
-        """Return the views that go on in place of others with the same columns, if the plan changes while epochs run."""
+        """Return the views that continue in place of others with the same columns, if the plan changes while epochs run."""
         if self._change is None:
             return None
         before = self._change.before

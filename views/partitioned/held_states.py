@@ -1,4 +1,4 @@
-"""States of tasks are held in the memory of this process here; they replace states in files."""
+"""Holds the states of tasks in the memory of this process, in place of files."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ from .limits import InlineLimits
 from .tasks import RowBatch, TaskResult
 
 FEW_BUCKETS = 8
-"""Up to so many buckets, to look for the rows of each costs less than to sort the rows by their buckets."""
+"""Up to this many buckets, searching for the rows of each costs less than sorting the rows by their buckets."""
 
 SAMPLE, FAR_FEWER = 256, 4
-"""Rows are combined in memory if so many of them come to one in four at most."""
+"""Rows are combined in memory if that leaves at most one in four."""
 
 
 class LeavingRows:

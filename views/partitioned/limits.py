@@ -1,4 +1,4 @@
-"""The limits on what runs in the driver process, and on what comes to it from tasks."""
+"""The limits on the work in the driver process, and on the results that it gets from tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measures of an epoch over buckets: what came in and went out, what each stage took and where it ran, what is kept."""
+"""The measures of an epoch over buckets: rows in and out, the time and place of each stage, and the size of the states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of an epoch over buckets, of which those with which it fails are left out."""
+"""The rows of an epoch over buckets, without those with which it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first stage of an epoch without the rows with which it fails: each of them alone, whatever the others are."""
+"""The first stage of an epoch without the rows that make it fail even when they are evaluated alone."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from evercurrent.core.data.delta import Delta
 from .bucket_states import BucketStates, ComputedStates
 
 MOST_ROUNDS, FEW_COMMITS = 8, 1
-"""After so many rounds, or with at most so many commits left, the rest is computed in the turn that makes the view appear."""
+"""After this many rounds, or with at most this many commits left, the rest is computed in the turn in which the view
+appears."""
 
 
 class RunningFill:

@@ -1,4 +1,4 @@
-"""The nodes of a stage in one bucket: which have something to do, and which states they need for that."""
+"""The nodes of a stage in one bucket: those with work to do, and the states that they need for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measures of a stage in an epoch: where it ran, what it took, and its slowest bucket."""
+"""The measures of a stage in an epoch: where it ran, how long it took, and its slowest bucket."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class StageRunner:
         self._buckets = buckets
         inline = None if inline_rows is None else InlineLimits(inline_rows)
         self.leaving: LeavingRows = LeavingRows(self.circuit, pieces, buckets, inline)
-        """What is done with the rows that leave a task."""
+        """Passes on the rows that leave a task."""
         self._inline_rows = inline_rows
         self._states = state_ids(self.compiled)
         self._trackers = {

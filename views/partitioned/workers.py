@@ -1,4 +1,4 @@
-"""Tasks run in threads of this process here; each bucket has a runner and a circuit of its own."""
+"""Runs tasks in threads of this process; each bucket has a runner and a circuit of its own."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Given
 
 from .merging import Closed, in_merged, in_sessions
+from .row_frames import plain, repeated
 from .ties import require_decided
 from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, waits
 
@@ -76,7 +76,7 @@ class Batch:
         return Batch(frame, time, self.shift, self.windows)
 
     def _with_diffs(self, rows: pl.DataFrame, diffs: pl.Series) -> Batch:
-        return self._of(pl.DataFrame([*_plain(rows), diffs.alias(DIFF)]))
+        return self._of(pl.DataFrame([*plain(rows), diffs.alias(DIFF)]))
 
     # Row by row
 
@@ -141,7 +141,7 @@ class Batch:
         empty = pl.DataFrame(schema=schema) if schema is not None else function(self.rows.clear())
         frames.append(empty.clear().with_columns(pl.lit(0, pl.Int64).alias(DIFF)))
         frame = pl.concat([frame.select(frames[-1].columns) for frame in frames])
-        return Batch(pl.DataFrame([*_plain(frame.drop(DIFF)), frame.get_column(DIFF)]))
+        return Batch(pl.DataFrame([*plain(frame.drop(DIFF)), frame.get_column(DIFF)]))
 
     def with_event_time(self, column: Any, *, strict: bool = False) -> Batch:
         """See ``Collection.with_event_time``."""
@@ -279,7 +279,7 @@ class Batch:
         tags = [joined.get_column(tag).fill_null(1) for tag in (_LEFT, _RIGHT) if tag in joined.columns]
         diffs = tags[0] * tags[1] if len(tags) == 2 else tags[0]
         rows = joined.select(name for name in joined.columns if not name.startswith("#"))
-        frame = pl.DataFrame([*_plain(rows), diffs.alias(DIFF)])
+        frame = pl.DataFrame([*plain(rows), diffs.alias(DIFF)])
         return self._of(frame) if how in ("semi", "anti") else Batch(frame)
 
     def _of_panes(self, windows: Windows) -> Batch:
@@ -312,7 +312,7 @@ class Groups:
         if not (self._by or self._named):
             return pl.DataFrame(), pl.repeat(0, rows.height, dtype=pl.UInt32, eager=True)
         beside = pl.Series(_GROUP, range(rows.height), pl.UInt32)
-        keys = pl.DataFrame(_plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
+        keys = pl.DataFrame(plain(rows.select(*self._by, beside, **self._named).drop(_GROUP)))
         numbered = keys.with_columns(beside).group_by(keys.columns, maintain_order=True).agg(pl.col(_GROUP))
         places = (
             numbered.select(pl.col(_GROUP))
@@ -336,7 +336,7 @@ class Groups:
             raise UnprovableError("there are rows with counts below zero, which polars cannot aggregate")
         if batch.windows is not None:
             return self._in_windows(batch, batch.windows).agg(*exprs)._of_panes(batch.windows)
-        rows = _repeated(batch)
+        rows = repeated(batch.rows, batch._diffs)
         keys, numbers = self._numbered(rows)
         columns = keys.get_columns()
         for expr in (pl.col(each) if isinstance(each, str) else each for each in exprs):
@@ -352,7 +352,7 @@ class Groups:
         gap, (_, merge) = windows.window.session_gap, windows.window.functions or (None, None)
         if gap is not None or merge is not None:
             keys = (
-                pl.DataFrame(_plain(batch.rows.select(*by, **self._named)))
+                pl.DataFrame(plain(batch.rows.select(*by, **self._named)))
                 if by or self._named
                 else pl.DataFrame()
             )
@@ -385,7 +385,7 @@ class Groups:
             columns = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
         else:
             columns = ordered.drop(_GROUP).select(expr)
-        return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in _plain(columns)]
+        return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in plain(columns)]
 
     def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
         """See ``GroupedCollection.top_k``."""
@@ -427,38 +427,6 @@ class Groups:
     def __getattr__(self, name: str) -> Any:
         """Refuse any other method by name."""
         raise UnprovableError(f"{name} is not evaluated in a batch")
-
-
-def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
-    """Return which rows have the values of one of the wanted ones in its columns; NaN and null are values like others."""
-    names = others.columns
-    both = pl.concat(
-        [
-            pl.DataFrame([*frame.select(names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)])
-            for frame, mark in ((rows, False), (others, True))
-        ]
-    ).with_row_index(_COUNT)
-    marked = both.group_by(names).agg(pl.col(_COUNT), pl.col(_KEY).any()).filter(pl.col(_KEY))
-    places = marked.select(pl.col(_COUNT).explode(empty_as_null=False)).get_column(_COUNT).to_numpy()
-    mask = np.zeros(both.height, np.bool_)
-    mask[places] = True
-    return pl.Series(mask[: rows.height])
-
-
-def _repeated(batch: Batch) -> pl.DataFrame:
-    """Return each row as often as it counts."""
-    counts = batch._diffs
-    if (counts == 1).all():
-        return batch.rows
-    places = pl.DataFrame({_KEY: pl.int_range(len(counts), dtype=pl.UInt32, eager=True), _COUNT: counts})
-    return batch.rows[
-        places.select(pl.col(_KEY).repeat_by(_COUNT)).explode(_KEY, empty_as_null=False).get_column(_KEY)
-    ]
-
-
-def _plain(rows: pl.DataFrame) -> list[pl.Series]:
-    """Return the columns with 0.0 for -0.0, which are one value in views."""
-    return [column + 0.0 if column.dtype.is_float() else column for column in rows.get_columns()]
 
 
 def _named(expr: Any, name: str) -> Any:

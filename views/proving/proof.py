@@ -13,8 +13,9 @@ from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH
 
 from ..plan.declared_calls import NAMED, DeclaredCall
-from .batch import DIFF, Batch, Groups, is_among
+from .batch import DIFF, Batch, Groups
 from .merging import Closed
+from .row_frames import is_among
 from .windows import UnprovableError
 
 CLOSE = 1e-9
@@ -283,7 +284,7 @@ class Evaluation:
 
 
 def differences(expected: Batch, contents: Batch) -> pl.DataFrame:
-    """Return what to add to the rows that are kept to have the expected ones; floats that are nearly equal are equal."""
+    """Return the changes from the kept rows to the expected ones; floats that are nearly equal are equal."""
     changed = expected.concat(contents.negate()).consolidated().frame
     floats = [name for name, dtype in expected.schema.items() if dtype.is_float()]
     if not floats or not changed.height:
@@ -339,7 +340,7 @@ def proof(
 def first_epochs(
     differing: pl.DataFrame, keys: Sequence[str], epochs: Sequence[int], at: Callable[[int], pl.DataFrame]
 ) -> pl.DataFrame:
-    """Return the differing rows with the epoch from which on their key differs, or the row where rows have no keys.
+    """Return the differing rows with the first epoch in which their key differs, or the row if rows have no keys.
 
     ``at`` returns the rows that differ at an epoch; these differ at the last of the epochs. Cost: what ``at`` costs, a logarithmic number of times if all began in one epoch.
     """

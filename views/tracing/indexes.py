@@ -24,7 +24,7 @@ from evercurrent.core.state.version import Parts, Version
 from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
-from ..proving.batch import is_among
+from ..proving.row_frames import is_among
 
 Part = Run | Chunk
 

@@ -15,7 +15,7 @@ from ..connectors.nested_times import has_times
 from ..connectors.pushed_frames import time_value
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from ..proving.batch import is_among
+from ..proving.row_frames import is_among
 from .drawing import Box, Drawing, shown_rows
 from .rows import Rows
 from .traces import Trace, UntraceableError, traced

@@ -22,7 +22,7 @@ from ..expressions.elementwise import elementwise
 from ..plan.nodes import BOUNDS, PlanId, PlanNode
 from ..plan.shapes import Assigned, Computed, EventTime, Exploded, Paired, Unnested
 from ..plan.windowed import time_of_panes
-from ..proving.batch import is_among
+from ..proving.row_frames import is_among
 from .indexes import Span
 
 BETWEEN = Now(Epoch(0), datetime.fromtimestamp(0, UTC))

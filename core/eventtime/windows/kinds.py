@@ -37,9 +37,10 @@ class Regular(NamedTuple):
 
 
 class WindowTraits:
-    """What is asked of windows of any kind, with the answers of those that follow from the instant of a row alone.
+    """The properties of windows of any kind, with defaults for those that follow from the instant of a row alone.
 
-    Windows print themselves in words, for labels and messages.
+    ``str``
+    describes windows in words, for labels and messages.
     """
 
     __slots__ = ()
