@@ -1,6 +1,7 @@
 """The modules of the three layers as syntax trees: what their names mean, and for which classes they ask."""
 
 import ast
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,21 @@ PACKAGE = "evercurrent"
 
 LAYERS = ("core", "views", "spark_bridge")
 """From the lowest: a layer imports itself and the layers before it."""
+
+
+def tree_of(source: str) -> ast.Module:
+    """Return the syntax tree of a source.
+
+    No cyclic garbage is collected meanwhile: a finalizer may switch to a thread that parses too, after which CPython 3.11.7 ends
+    the parse that was interrupted with "AST constructor recursion depth mismatch" (python/cpython#106905).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @cache
@@ -78,7 +94,7 @@ def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
 @cache
 def trees() -> dict[str, tuple[ast.Module, dict[str, str]]]:
     """Each module with the meanings of its names."""
-    parsed = {module: ast.parse(path.read_text("utf-8")) for module, path in modules().items()}
+    parsed = {module: tree_of(path.read_text("utf-8")) for module, path in modules().items()}
     return {module: (tree, names_in(module, modules()[module], tree)) for module, tree in parsed.items()}
 
 

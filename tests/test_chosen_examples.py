@@ -30,6 +30,7 @@ from chosen_examples import (
 )
 from oracle import Bag
 from planted import Plant
+from source_modules import tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = 40
@@ -172,7 +173,7 @@ def test_each_law_that_has_examples_is_there() -> None:
     """One that was given another name would generate all: choose for it, and take its old name out of the file."""
     for nodeid in kept():
         file, _, name = nodeid.partition("::")
-        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        tree = tree_of((ROOT / file).read_text("utf-8"))
         assert name.partition("[")[0] in {
             node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
         }, nodeid

@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from source_modules import LAYERS, ROOT
+from source_modules import LAYERS, ROOT, tree_of
 
 SPEECH = re.compile(
     "ask(s|ed|ing)?|hear(s|d|ing)?|(un)?sa(y|ys|id|ying)|sp(eak|eaks|oke|oken|eaking)|t(ell|ells|old|elling)"
@@ -43,7 +43,7 @@ def sources() -> dict[str, ast.Module]:
         for path in sorted((ROOT / folder).rglob("*.py"))
         if ".envs" not in path.parts
     ]
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
+    return {path.relative_to(ROOT).as_posix(): tree_of(path.read_text("utf-8")) for path in paths}
 
 
 def words_of(name: str) -> list[str]:
@@ -147,14 +147,14 @@ def test_exceptions_are_needed():
     ],
 )
 def test_finds_words_of_speech(source):
-    assert len(speaking(ast.parse(source))) == 1
+    assert len(speaking(tree_of(source))) == 1
 
 
 @pytest.mark.parametrize(
     "source", ["essay = 1", "x = file.tell()", "task = shear = 1", "says.x = 1", "f(say=1)"]
 )
 def test_lets_other_words_pass(source):
-    assert speaking(ast.parse(source)) == []
+    assert speaking(tree_of(source)) == []
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_lets_other_words_pass(source):
     ],
 )
 def test_finds_vague_names(source):
-    assert len(vague(ast.parse(source))) == 1
+    assert len(vague(tree_of(source))) == 1
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_finds_vague_names(source):
     ],
 )
 def test_lets_fields_and_longer_names_pass(source):
-    assert vague(ast.parse(source)) == []
+    assert vague(tree_of(source)) == []

@@ -34,6 +34,7 @@ from source_modules import (
     members_of,
     modules,
     names_in,
+    tree_of,
     trees,
 )
 
@@ -139,7 +140,7 @@ def layer_of(module: str) -> str:
 def imports_of(module: str, path: Path, source: str) -> Iterator[Import]:
     """The imports of a module. ``from x import y`` needs ``x.y`` where that is a module of ours, else ``x``."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source, str(path))):
+    for node in ast.walk(tree_of(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(path, node.lineno, module, alias.name, 0)
@@ -422,7 +423,7 @@ def test_nobody_else_knows_how_polars_writes_expressions():
         source = path.read_text("utf-8")
         assert not [word for word in FORM_WORDS if word in source], module
         if module.startswith((f"{PACKAGE}.views", f"{PACKAGE}.core")):
-            called = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+            called = {node.attr for node in ast.walk(tree_of(source)) if isinstance(node, ast.Attribute)}
             assert called.isdisjoint(FORM_CALLS), module
 
 
@@ -504,7 +505,7 @@ def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
     ],
 )
 def test_finds_who_asks_for_a_class(family: Family, source: str):
-    module, tree = f"{PACKAGE}.views.engine.engine", ast.parse(source)
+    module, tree = f"{PACKAGE}.views.engine.engine", tree_of(source)
     assert is_held(family, module)
     assert len(class_tests_in(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1
 
@@ -512,5 +513,5 @@ def test_finds_who_asks_for_a_class(family: Family, source: str):
 def test_anyone_may_check_that_something_is_of_a_family():
     module = f"{PACKAGE}.views.engine.engine"
     source = "from evercurrent.core.eventtime.triggers.kinds import Trigger\nisinstance(x, Trigger)"
-    tree = ast.parse(source)
+    tree = tree_of(source)
     assert class_tests_in(TRIGGERS, module, tree, names_in(module, Path("x.py"), tree)) == []

@@ -16,6 +16,7 @@ import pytest
 import evercurrent
 from evercurrent import spark_bridge, telemetry, testing
 from snippets import SNIPPETS
+from source_modules import tree_of
 from type_checkers import strict_mypy, strict_pyright
 
 IMPORTS = {"pl": "import polars as pl", "ec": "import evercurrent as ec"}
@@ -48,15 +49,15 @@ def examples() -> Iterator[tuple[str, str]]:
 
 def imports(module: str, code: str) -> str:
     """Return the imports of what an example uses and does not import: it is run among the names of its module."""
-    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(tree_of(code)) if isinstance(node, ast.Name)}
     bound = {
         node.id
-        for node in ast.walk(ast.parse(code))
+        for node in ast.walk(tree_of(code))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     bound |= {
         (alias.asname or alias.name).partition(".")[0]
-        for node in ast.walk(ast.parse(code))
+        for node in ast.walk(tree_of(code))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }

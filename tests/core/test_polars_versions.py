@@ -14,6 +14,7 @@ from polars.testing import assert_series_equal
 import evercurrent
 from evercurrent.core.columns import polars_versions
 from evercurrent.core.columns.sorting import sorted_by
+from source_modules import tree_of
 
 NESTED: dict[str, tuple[pl.DataType, list[Any]]] = {
     "lists": (pl.List(pl.Int64), [[2], None, [], [1, None], [1], [None], [2], [1, 0]]),
@@ -60,7 +61,7 @@ def calls_of_explode() -> Iterator[tuple[Path, ast.Call]]:
     assert evercurrent.__file__ is not None
     for layer in ("core", "views", "spark_bridge"):
         for path in (Path(evercurrent.__file__).parent / layer).resolve().rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in ast.walk(tree_of(path.read_text("utf-8"))):
                 if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "explode":
                     yield path, node
 

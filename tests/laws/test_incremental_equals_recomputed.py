@@ -13,6 +13,7 @@ from hypothesis import assume, given
 import evercurrent as ec
 from harness import check, contents, frame_of_entries
 from oracle import Bag, TooLargeError, upserted
+from source_modules import tree_of
 from strategies import Case, Entries, Program, cases, histories, of_profile, rows, schemas
 
 
@@ -83,7 +84,7 @@ ONE_VIEW = {
 def program_of(texts: Mapping[str, str], sources: Sequence[str]) -> Program:
     """Those of the views that are over all of these sources and no others, each by itself."""
     over = {
-        name: {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        name: {node.id for node in ast.walk(tree_of(text)) if isinstance(node, ast.Name)}
         for name, text in texts.items()
     }
     lines = [
