@@ -7,7 +7,7 @@ from evercurrent.views.partitioned.progress import EpochProgress
 
 from . import deploy
 from .batch import run_batch
-from .execution.micro_batches import OnEpoch
+from .execution.options import OnEpoch
 from .execution.preflight import PreflightError
 from .output.query_progress import progress_of
 from .output.spark_views import SparkView, SparkViews, views

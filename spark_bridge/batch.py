@@ -13,7 +13,7 @@ from evercurrent.views.engine.engine import Engine
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 
 from .execution.arguments import require_declarations, require_flag
-from .execution.micro_batches import OnEpoch
+from .execution.options import OnEpoch
 from .input.inputs import check_sources, tagged
 from .input.origins import require_no_shuffle
 from .output.spark_views import InSpark, SparkViews

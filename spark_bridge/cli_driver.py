@@ -27,7 +27,8 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 
 from .execution.arguments import require_declarations
 from .execution.arrivals import Arrivals
-from .execution.micro_batches import MicroBatches, Planned, instant_of
+from .execution.micro_batches import MicroBatches
+from .execution.options import Planned, instant_of
 from .output.spark_views import SparkView
 from .query import DRIVER_ROWS, Query, prepared, started
 from .runtime.session import is_local, local_session, require_spark, session

@@ -42,7 +42,8 @@ from .execution.arguments import (
 )
 from .execution.control_records import require_fitting
 from .execution.jobs import Setup
-from .execution.micro_batches import MicroBatches, OnEpoch, Options
+from .execution.micro_batches import MicroBatches
+from .execution.options import OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
@@ -212,9 +213,8 @@ def prepared(
     if on_epoch is not None:
         check_picklable(on_epoch, "on_epoch")
     store = options_of_checkpoint.store
-    is_checkpoint(
-        store
-    )  # Before anything is written, so that no lock file is left in a folder of other data.
+    # Before anything is written, so that no lock file is left in a folder of other data.
+    is_checkpoint(store)
     lock = WriterLock(store.url)
     try:
         parts = _cut(engine, options_of_checkpoint, store, buckets)

@@ -21,7 +21,7 @@ from evercurrent.views.store import Store
 
 from ..input.inputs import TAG, arriving
 from ..runtime.spark_types import arrow_schema, frame_to_spark_arrow, spark_schema
-from .micro_batches import Planned
+from .options import Planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

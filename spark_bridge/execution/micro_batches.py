@@ -2,98 +2,50 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 from weakref import WeakSet
 
 import pyarrow as pa
 
-from evercurrent.core.data.clock import Epoch, Now
-from evercurrent.core.data.errors import (
-    CheckpointError,
-    CheckpointWarning,
-    CorruptFileError,
-    MissingFileError,
-    NameTakenError,
-    PlanError,
-)
-from evercurrent.core.data.schema import listed
-from evercurrent.views.checkpoint import Checkpoint, CommitLog, Pieces, new_writer, versions
+from evercurrent.core.data.errors import CheckpointError, PlanError
+from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.concurrency.turns import Turn
 from evercurrent.views.durability.nodes_to_fill import OnRead
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.bucket_evaluator import SomeRows
 from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
 from evercurrent.views.partitioned.driver import Epochs, PlanChange
-from evercurrent.views.partitioned.limits import DRIVER_BYTES, DriverLimits
 from evercurrent.views.partitioned.running_fill import RunningFill
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, TaskResult
 from evercurrent.views.partitioned.upkeep import Upkeep
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
+from .attempts import Attempts
 from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
-from .control_records import (
-    Attempt,
-    attempt_as_bytes,
-    attempt_from,
-    fire_as_bytes,
-    fire_from,
-    fires_of,
-    require_next,
+from .continuity import (
+    SPARK,
+    query_in,
+    require_new,
+    require_same_paths,
+    require_same_query,
+    require_same_streams,
 )
+from .control_records import fires_of, require_next
 from .frames import delta_frames
 from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
+from .options import Options, Planned, instant_of
 from .parallelism import partitions
 from .short_log import ShortLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-OnEpoch = Callable[[str, Any, int], None]
-"""A user's sink, called with the name of a view, its delta of an epoch as a Spark DataFrame, and the epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a query, besides its plan; plain data, so that they can be sent to another process.
-
-    ``driver_rows`` and ``driver_bytes``: see ``limits``, which hold for the first stage, too.
-    """
-
-    checkpoint: Checkpoint
-    driver_rows: int
-    on_epoch: OnEpoch | None = None
-    driver_bytes: int = DRIVER_BYTES
-
-    @property
-    def limits(self) -> DriverLimits:
-        """Return the limits on what runs in the driver process."""
-        return DriverLimits(self.driver_rows, self.driver_bytes)
-
-
-REQUESTS, BATCHES = "asked", "batches"
-"""Folders of the checkpoint: requests that windows fire; records of micro-batches."""
-
-SPARK = "spark"
-"""The folder of Spark's own checkpoint, and the fact of a commit about micro-batches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The metadata of a micro-batch from its feeder: its processing time in microseconds, and positions by source."""
-
-    at: int
-    positions: Mapping[str, Any]
 
 
 class MicroBatches:
@@ -122,10 +74,10 @@ class MicroBatches:
         self.paths: dict[str, list[str]] | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
+        self._open_attempts: Attempts | None = None
         self._fills: WeakSet[RunningFill] = WeakSet()
         self._begin()
         self._query: str | None = None
-        self._ignored: set[str] = set()
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Run a micro-batch.
@@ -146,7 +98,9 @@ class MicroBatches:
             raise
 
     def _run_next(self, rows: DataFrame, batch: int) -> None:
-        self._require_same_query()
+        if self._query is None:
+            self._query = query_in(self.store)
+        require_same_query(self.store.url, self._facts.get("query"), self._query, self.last_batch)
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
             self._upkeep.after_epoch()
@@ -157,8 +111,8 @@ class MicroBatches:
         views = {stage.number: tuple(stage.views) for stage in epochs.cut.stages}
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
-        last_requests = epochs.last.facts.get(SPARK, {}).get("asked", [])
-        attempt = self._attempt(batch, last_requests)
+        has_sink = self.options.on_epoch is not None
+        attempt = self._attempts.begin(batch, self._facts.get("asked", []), record=has_sink)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         here: list[pa.Table] = []
@@ -189,7 +143,7 @@ class MicroBatches:
                     "paths": self.paths,
                 }
             },
-            on_deltas=on_deltas if self.options.on_epoch else None,
+            on_deltas=on_deltas if has_sink else None,
             promised=promised,
             fires=fires_of(epochs.plan, attempt.fires),
             rows=rows_again if self.setup.on_bad_rows == "ledger" else None,
@@ -244,81 +198,42 @@ class MicroBatches:
             instant = instant_of(at)
             return epochs.step(lambda _: [], instant, {}, {}, promised=promised, on_deltas=on_deltas).epoch
 
-    def request(self, fire: FireRequest) -> None:
-        """Request that windows fire with the next micro-batch."""
-        self.store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
-
     def require_new(self) -> None:
         """Check that nothing was committed yet.
 
         Raises:
             CheckpointError: there are epochs in the checkpoint.
         """
-        if self.opened().last.epoch:
-            raise CheckpointError(
-                f"the checkpoint {self.setup.store} is at epoch {self.opened().last.epoch} already, and a batch begins with an empty one: "
-                "give another folder, or none"
-            )
+        require_new(self.setup.store, self.opened().last.epoch)
 
     def require_streams(
         self, sources: Sequence[str], paths: Mapping[str, list[str]], *, has_beat: bool
     ) -> None:
-        """Check that earlier micro-batches were of the same streams, as Spark cannot continue with others.
-
-        ``paths`` are those of the files that streams read.
+        """Check that earlier micro-batches were of the same streams; ``paths`` are those of the files that they read.
 
         Raises:
             CheckpointError: a source or the heartbeat was added or removed, or reads other files.
         """
         self.paths = dict(paths)
-        self._require_same_paths()
         self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
-        before = self.opened().last.facts.get(SPARK, {}).get("streams")
-        if before is None or before == self.streams:
-            return
-        changes = [
-            *(f"{name} is new" for name in self.streams if name not in before),
-            *(f"{name} is gone" for name in before if name not in self.streams),
-        ]
-        raise CheckpointError(
-            f"{self.store.url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
-            "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
-        )
+        require_same_paths(self.store.url, self._facts.get("paths") or {}, self.paths)
+        require_same_streams(self.store.url, self._facts.get("streams"), self.streams)
 
-    def _require_same_paths(self) -> None:
-        before: Mapping[str, list[str]] = self.opened().last.facts.get(SPARK, {}).get("paths") or {}
-        for name, own in (self.paths or {}).items():
-            if before.get(name, own) != own:
-                raise CheckpointError(
-                    f"{self.store.url}: source {name!r} was begun with the files of {listed(before[name])}, and its stream reads "
-                    f"{listed(own)}; Spark would take all files there for new ones, so that rows that have come already would "
-                    "count twice; give the same path, or start with a new checkpoint"
-                )
+    def request(self, fire: FireRequest) -> None:
+        """Request that windows fire with the next micro-batch."""
+        self._attempts.request(fire)
+
+    @property
+    def _facts(self) -> Mapping[str, Any]:
+        """Return the facts of the last commit about micro-batches."""
+        facts: Mapping[str, Any] = self.opened().last.facts.get(SPARK, {})
+        return facts
 
     @property
     def last_batch(self) -> int | None:
         """Return the number of the last micro-batch that is committed."""
-        last: int | None = self.opened().last.facts.get(SPARK, {}).get("batch")
+        last: int | None = self._facts.get("batch")
         return last
-
-    def _require_same_query(self) -> None:
-        """Check that micro-batches are counted by the query whose batches were committed before.
-
-        Raises:
-            CheckpointError: Spark counts from the start again, so its first batches would be taken for earlier ones.
-        """
-        if self._query is None:
-            try:
-                self._query = json.loads(self.store.read(f"{SPARK}/metadata").to_pybytes())["id"]
-            except MissingFileError:
-                return  # Spark has its checkpoint elsewhere, for example if the path means another file system to it.
-        before = self.opened().last.facts.get(SPARK, {}).get("query")
-        if before not in (None, self._query):
-            raise CheckpointError(
-                f"{self.store.url}/{SPARK}, Spark's own checkpoint, is not the one with which micro-batches up to "
-                f"{self.last_batch} were committed, and it counts them from 0 again. The two belong together: put that "
-                "folder back, or start with a new checkpoint"
-            )
 
     def opened(self, spark: SparkSession | None = None) -> Epochs:
         """Return the epochs of this query, opened once in a process.
@@ -418,11 +333,18 @@ class MicroBatches:
             self._store = store_at(self.setup.store)
         return self._store
 
+    @property
+    def _attempts(self) -> Attempts:
+        if self._open_attempts is None:
+            self._open_attempts = Attempts(self.store)
+        return self._open_attempts
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
         left = ("turn", "_upkeep")
         shared = {name: value for name, value in self.__dict__.items() if name not in left}
-        return {**shared, "_epochs": None, "_store": None, "while_running": nullcontext, "_fills": WeakSet()}
+        open_here = {"_epochs": None, "_store": None, "_open_attempts": None}
+        return {**shared, **open_here, "while_running": nullcontext, "_fills": WeakSet()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -432,79 +354,23 @@ class MicroBatches:
         self.turn: Turn = Turn()
         """The lock of the writer: a micro-batch, a change of the plan between two, or the upkeep."""
         self._upkeep = Upkeep(
-            self.turn, self.opened, self.options.checkpoint, self._delete_attempts, self._is_read_elsewhere
+            self.turn,
+            self.opened,
+            self.options.checkpoint,
+            lambda: self._attempts.delete(self.last_batch),
+            self._is_read_elsewhere,
         )
 
     def _is_read_elsewhere(self) -> bool:
         """Return whether a view is being filled from commits that may not be retained."""
         return any(fill.is_needed for fill in self._fills)
 
-    def _attempt(self, batch: int, last_requests: Sequence[str]) -> Attempt:
-        """Return the time of a batch, and the windows that are requested to fire.
-
-        With ``on_epoch``, which is called before the commit, they are recorded when the batch is first run and used again
-        when it is repeated, so that the same deltas are emitted. The ``last_requests``, those that fired in the last epoch, are skipped.
-        """
-        requested = [file.name for file in self.store.list(f"{REQUESTS}/")]
-        self.store.delete_all([name for name in requested if name in last_requests])
-        waiting = self._requests([name for name in requested if name not in last_requests])
-        attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
-        if self.options.on_epoch is None:
-            return attempt
-        name = f"{BATCHES}/{batch:012}"
-        try:
-            self.store.put(name, [attempt_as_bytes(attempt)])
-        except NameTakenError:
-            try:
-                attempt = attempt_from(self._where(name), self.store.read(name).to_pybytes())
-            except CorruptFileError as error:
-                raise CorruptFileError(
-                    f"{error}; delete it: the micro-batch then gets a new processing time"
-                ) from error
-        return attempt
-
-    def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
-        """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
-        requests: dict[str, FireRequest] = {}
-        for name in names:
-            try:
-                requests[name] = fire_from(self._where(name), self.store.read(name).to_pybytes())
-            except CorruptFileError as error:
-                if name not in self._ignored:
-                    self._ignored.add(name)
-                    warnings.warn(
-                        f"{error}; it is ignored: delete it, and call query.fire(...) again",
-                        CheckpointWarning,
-                        stacklevel=2,
-                    )
-        return requests
-
-    def _where(self, name: str) -> str:
-        return f"{self.store.url}: {name}"
-
     def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas, setup: Setup) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"
         for view, frame in delta_frames(spark, setup, deltas):
             self.options.on_epoch(view, frame, deltas.epoch)
 
-    def _delete_attempts(self) -> None:
-        """Delete the records of micro-batches that are committed."""
-        last = self.last_batch
-        names = [file.name for file in self.store.list(f"{BATCHES}/")]
-        committed = [name for name in names if last is not None and int(name.rpartition("/")[2]) <= last]
-        if committed:
-            self.store.delete_all(committed)
-
     def end(self) -> None:
         """End the work beside micro-batches; called after the last one, before the lock of the checkpoint is released."""
         self._upkeep.join()
         self.log.ended()
-
-
-def instant_of(at: datetime | None) -> int:
-    """Return a processing time in microseconds; for None that of the clock.
-
-    Raises:
-        InputError: it has no time zone.
-    """
-    return Now(Epoch(0), datetime.now(UTC) if at is None else at).instant

@@ -33,9 +33,11 @@ from commit_cadence import commits_put_off
 from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
 from evercurrent.core.group.user_states import StateForm
+from evercurrent.spark_bridge.execution.attempts import BATCHES, REQUESTS
 from evercurrent.spark_bridge.execution.control_records import Attempt
 from evercurrent.spark_bridge.execution.jobs import Setup
-from evercurrent.spark_bridge.execution.micro_batches import BATCHES, REQUESTS, MicroBatches, Options
+from evercurrent.spark_bridge.execution.micro_batches import MicroBatches
+from evercurrent.spark_bridge.execution.options import Options
 from evercurrent.views.checkpoint import pieces, record_packs
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
@@ -296,18 +298,20 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
         nothing_is_run(),
         pytest.warns(UserWarning, match=f"{REQUESTS}/evil is a pickle.*ignored: delete it.*fire"),
     ):
-        attempt = batches._attempt(0, [])
+        attempt = batches._attempts.begin(0, [], record=True)
     assert [*attempt.fires] == [FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON))]
     with nothing_is_run(), warnings.catch_warnings():
         warnings.simplefilter("error")  # It is named once.
-        assert batches._attempt(0, []) == attempt, "what was recorded holds when it is offered again"
+        assert batches._attempts.begin(0, [], record=True) == attempt, (
+            "what was recorded holds when it is offered again"
+        )
         assert isinstance(attempt, Attempt)
     store.put(f"{BATCHES}/{1:012}", [evil])
     with (
         nothing_is_run(),
         pytest.raises(ec.CorruptFileError, match=f"{BATCHES}/000000000001 is a pickle.*delete it"),
     ):
-        batches._attempt(1, [])
+        batches._attempts.begin(1, [], record=True)
     assert not (tmp_path / MARK).exists()
 
 

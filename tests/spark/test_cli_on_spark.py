@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import evercurrent as ec
 from evercurrent.spark_bridge.cli_driver import on_spark
 from evercurrent.spark_bridge.execution.arrivals import Arrivals
-from evercurrent.spark_bridge.execution.micro_batches import Planned, instant_of
+from evercurrent.spark_bridge.execution.options import Planned, instant_of
 from evercurrent.views.apps.retail_orders import orders_in_batches
 from evercurrent.views.cli import app
 from evercurrent.views.store import store_at

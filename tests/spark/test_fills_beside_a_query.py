@@ -11,7 +11,8 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.spark_bridge.execution.jobs import Setup
-from evercurrent.spark_bridge.execution.micro_batches import MicroBatches, Options
+from evercurrent.spark_bridge.execution.micro_batches import MicroBatches
+from evercurrent.spark_bridge.execution.options import Options
 from evercurrent.spark_bridge.execution.preflight import check_picklable
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.partitioned import upkeep
