@@ -25,6 +25,7 @@ ROWS = "id,price\n1,40\n,7\n2,about 20\nthree,5\n4,6\n"
 @pytest.fixture(autouse=True)
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
     declare()
     Path("sales.csv").write_text(ROWS)
 
