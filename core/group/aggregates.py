@@ -44,7 +44,7 @@ class AggregateTraits:
     """The type of its results."""
 
     is_steady: ClassVar[bool] = False
-    """Whether over a column of a wider type, which holds the same values, it is what it was over the earlier one."""
+    """Whether it has the same results over a column of a wider type, which holds the same values."""
 
     is_users: ClassVar[bool] = False
     """Whether functions of a user compute it."""

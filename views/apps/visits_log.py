@@ -83,7 +83,7 @@ def _starts(random: np.random.Generator, visits: int, days: float) -> Seconds:
 
 
 def _since_start(random: np.random.Generator, visit: Numbers, crawls: npt.NDArray[np.bool_]) -> Seconds:
-    """Return the seconds from the begin of a visit to each request: files follow at once, pages when they were read.
+    """Return the seconds from the beginning of a visit to each request: files follow at once, pages when they were read.
 
     Pauses can be longer than half an hour: then one stay of a reader counts as two visits.
     """

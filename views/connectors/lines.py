@@ -251,7 +251,7 @@ class _Skipping:
         return bytes(self._stream.read(size))
 
     def readline(self, size: int) -> bytes:
-        """Return the first line; only at the begin of the stream."""
+        """Return the first line; only at the beginning of the stream."""
         data = b""
         while b"\n" not in data and len(data) < size and (more := self.read(1 << 16)):
             data += more

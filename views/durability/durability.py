@@ -391,7 +391,7 @@ class Durability:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether it was not opened yet, or in this process."""
+        """Whether it was not opened yet, or was opened in this process."""
         return self._open is None or self._process == os.getpid()
 
     def _input_log(self, store: Store) -> InputLog | None:

@@ -25,7 +25,7 @@ from .time_travel import in_bucket_0
 
 @dataclass(frozen=True, slots=True)
 class ForkedStates:
-    """A circuit with states, and what else an engine goes on from."""
+    """A circuit with states, and the rest from which an engine continues."""
 
     compiled: Compiled
     epoch: int

@@ -30,7 +30,7 @@ class KeptRows:
 
     @staticmethod
     def given(reader: RowsReader) -> KeptRows:
-        """Return rows that are read once, by this function: a user's iterator has nothing more for one who begins again."""
+        """Return rows that are read once, by this function: a user's iterator cannot be read twice."""
         rows = cache(reader)
         return KeptRows(lambda _: rows())
 
@@ -46,7 +46,7 @@ class KeptRows:
     def pieces(self, most: int) -> Iterator[tuple[int, Delta]]:
         """Yield all rows in pieces of about ``most`` entries, each with the number of its entries. Cost: one piece at a time.
 
-        A row and what cancels it are in one piece, so that no piece takes away what has not come.
+        A row and what cancels it are in one piece, so that no piece retracts a row before it is added.
         """
         if not self.spines:
             rows = self.all()

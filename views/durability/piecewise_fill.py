@@ -44,7 +44,7 @@ BEFORE_TIME = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllRows:
-    """All rows of a view that was filled, as they are now. They are read when somebody needs them."""
+    """All rows of a view that was filled, as they are now. They are read when they are needed."""
 
     readable: Readable
     versions: tuple[Version, ...]
@@ -111,7 +111,7 @@ class PiecewiseFill:
             and outputs[name] in nodes.stepped
             and nodes.is_kept(compiled.kept_at[name])
         }
-        """What is computed again of views that are as before, and need a state that is missing."""
+        """Nodes of unchanged views that are computed again, as a state that these need is missing."""
         self._outputs = outputs
 
     def _compiled(self) -> Compiled:
@@ -158,7 +158,7 @@ class PiecewiseFill:
             self._step({self.inputs[identity]: delta for identity, delta in changes.items()})
 
     def end(self) -> None:
-        """Note that it is not needed any more: there is nothing to give back."""
+        """Note that it is no longer needed: it holds nothing that has to be released."""
 
     def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
@@ -185,7 +185,7 @@ class PiecewiseFill:
         for name in match.new & computed.keys():
             state, other = ours[name], computed[name]
             if isinstance(state, Spine) and isinstance(other, Spine):
-                state.share(other.version)  # As it is: nothing is sorted while others wait.
+                state.share(other.version)  # Unsorted, as others wait meanwhile.
             else:
                 state.restore(other.saved())
         return {name: AllRows.of(compiled.contents[name]) for name in match.to_fill}

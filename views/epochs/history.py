@@ -174,7 +174,7 @@ class History:
         self._older = older
 
     def forked(self) -> History:
-        """Return a history with the deltas that are in memory, which goes on for itself."""
+        """Return a history with the deltas that are in memory, which continues independently."""
         other = History(self._view, self._retain)
         other._frames, other._rows = Recent(self._frames), self._rows
         other._complete_since, other._born = self._complete_since, self._born

@@ -141,7 +141,7 @@ class EpochInput:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all of it was taken before, so that no epoch is run."""
+        """Whether all of it was taken before; then no epoch is run."""
         return bool(self.skipped) and not (self.deltas or self.watermarks)
 
     def among(self, sources: Container[str], timed: Container[str]) -> EpochInput:

@@ -38,7 +38,7 @@ LEDGER_SCHEMA = pl.Schema(
     }
 )
 """A row is JSON as ``core.json_texts`` writes it. Bounds and watermark are those of rows that came too late; null for
-others, and where there is no such instant."""
+others, and if the watermark has no instant."""
 
 
 def ledger_frame(refused: Iterable[Refused], *, each_window: bool = False) -> pl.DataFrame:

@@ -99,7 +99,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The begin of an epoch by the clock of the machine, and the rows that the ledger had refused by then."""
+    """The beginning of an epoch by the clock of the machine, and the rows that the ledger had refused by then."""
 
     at: float
     refused: int
@@ -125,12 +125,12 @@ class RunEvents:
         return watch
 
     def remove(self, watch: Watch) -> None:
-        """Call the function of a watch no more."""
+        """No longer call the function of a watch."""
         with self._changing:
             self.watches = tuple(other for other in self.watches if other is not watch)
 
     def begin(self, ledger: Ledger) -> Begun:
-        """Note the begin of an epoch.
+        """Note the beginning of an epoch.
 
         Raises:
             InputError: a watcher pushes, whose epoch would be delivered before the one that it is called for.
@@ -139,7 +139,7 @@ class RunEvents:
         return Begun(time.perf_counter(), ledger.entries + ledger.forgotten)
 
     def require_none_reported(self, what: str) -> None:
-        """Check that it is no watcher who does something that makes an epoch.
+        """Check that it is not a watcher that does something which makes an epoch.
 
         Raises:
             InputError: it is one, and the epoch would be delivered before the one that it is called for.
@@ -186,7 +186,7 @@ class RunEvents:
                 if not watch.is_open:  # By one that was called before.
                     continue
                 try:
-                    # What a function without a result returns is looked at, as it may be a coroutine.
+                    # The return value is checked although the function should have none: it may be a coroutine.
                     result: object = watch.watcher(event)
                     require_no_coroutine(watch.watcher, result, WATCH_IN_TASK)
                 except Exception:

@@ -126,7 +126,7 @@ class RunRecorder:
         )
 
     def forked(self) -> RunRecorder:
-        """Return a log with the same records, which goes on for itself."""
+        """Return a log with the same records, which continues independently."""
         other = RunRecorder(self._retain, records_rows=self.records_rows)
         other._epochs, other._rows = Recent(self._epochs), Recent(self._rows)
         other._unrecorded, other._height, other._earlier = dict(self._unrecorded), self._height, self._earlier

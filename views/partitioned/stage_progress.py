@@ -17,7 +17,7 @@ class StageProgress:
     """The measures of a stage in an epoch.
 
     ``views`` are those whose deltas it makes, ``ran_in`` is where it ran, in so many ``tasks`` over so many ``rows`` and
-    ``bytes``; ``seconds`` are from its begin to its end. ``slowest_bucket`` took ``slowest_seconds`` of them in its task; of
+    ``bytes``; ``seconds`` are from its start to its end. ``slowest_bucket`` took ``slowest_seconds`` of them in its task; of
     stage 0, over rows as they arrive, it is a partition and not a bucket. ``slowest_rows`` are the rows that it was given.
     """
 

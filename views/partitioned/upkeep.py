@@ -24,7 +24,7 @@ class Upkeep:
     Files that no retained commit names are deleted. Where files that states need are mostly unneeded, what is needed is
     copied out of them, in an epoch of its own in which nothing else happens. ``also`` deletes other files that a query keeps.
     While ``is_read_elsewhere``, as by a fill, files stay; what begins to read takes the lock of ``deleting`` for that, so that it
-    does not begin in the midst of the upkeep, which would delete what it reads and writes.
+    does not begin in the middle of the upkeep, which would delete what it reads and writes.
 
     Cost: the files of the checkpoint are listed; and what is copied, which is less than what is freed.
     """

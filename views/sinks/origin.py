@@ -14,7 +14,7 @@ class Origin:
 
     A sink keeps the token of its last epoch beside the number. The number alone does not suffice: a checkpoint that was deleted
     counts from 1 again, one that was restored from a backup repeats the numbers since with other rows, and of a copy and its
-    original each goes on for itself. So each process that opens a checkpoint is another writer, and what an earlier one has
+    original each continue independently. So each process that opens a checkpoint is another writer, and what an earlier one has
     written counts up to the epoch at which the next one has begun.
 
     >>> origin = Origin("hits", lambda: [(-1, "first"), (10, "second")])

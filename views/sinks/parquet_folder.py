@@ -18,7 +18,7 @@ from .origin import BEFORE_ALL, Origin
 MOST_ROWS = 1_000_000
 
 OWNER = "_evercurrent-"
-"""The begin of the name of an empty file that says who has written the deltas (``Origin``); readers of folders skip such names."""
+"""The prefix of the name of an empty file that states who has written the deltas (``Origin``); readers of folders skip such names."""
 
 _NAME = re.compile(r"^(\d{12})-(\d{12})\.parquet$")
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"^(\d{12})-(\d{12})\.parquet$")
 class ParquetFolder:
     """A folder of files ``<first epoch>-<last epoch>.parquet`` with the view's columns, ``_epoch`` and ``_diff``.
 
-    A name is taken once, so that an epoch cannot be there twice. The first file has the contents at the begin, each row with
+    A name is taken once, so that an epoch cannot be there twice. The first file has the contents at the beginning, each row with
     its count as ``_diff``: whoever sums ``_diff`` up to an epoch has the contents as of it.
     """
 
