@@ -87,15 +87,14 @@ def run(
     committed once its record is in the checkpoint, which any process can read, and which an engine can open
     (``Engine(checkpoint=...)``). Arguments are checked before anything is written.
 
-    Views may be declared, replaced and dropped while the query runs: ``engine.view``, ``engine.drop_view``. A new one is filled
-    bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two micro-batches,
-    which wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled by a thread while
-    micro-batches continue; they wait only while the changes of the last ones are applied to it. If it cannot be filled, the
-    call raises and the query is as it was.
-    When a query is started again with more views, these are filled in the same way; one that is no longer declared is dropped
-    with ``Checkpoint(path, drop=("name",))``. Sources cannot be added or dropped: Spark continues with the streams that it
-    began with. Under
-    Spark Connect a query has the views that were declared when it was started.
+    Views may be declared, replaced and dropped while the query runs: ``engine.view``, ``engine.drop_view``. A new one is
+    filled bucket by bucket from other views, groupings and ``retained`` sources, in an epoch of its own between two
+    micro-batches, which wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled
+    by a thread while micro-batches continue; they wait only while the changes of the last ones are applied to it. If it
+    cannot be filled, the call raises and the query is as it was. When a query is started again with more views, these are
+    filled in the same way; one that is no longer declared is dropped with ``Checkpoint(path, drop=("name",))``. Sources
+    cannot be added or dropped: Spark continues with the streams that it began with. Under Spark Connect a query has the
+    views that were declared when it was started.
 
     >>> import evercurrent as ec
     >>> import polars as pl

@@ -26,12 +26,12 @@ from ..state.spine import Spine, Version
 class Arrange(KeyedOperator):
     """The collection by key: it writes the spine that other operators read, and passes its input on.
 
-    ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a
-    null in their key are not kept, as they match nothing. Without ``holds_rows`` no row is kept: its readers need none of
-    them, and find there what an earlier version has kept. With ``first``, of an input that never retracts, only the first
-    rows of each key by the order of the layout are kept, this many; a row that others come before is retracted from the
-    state. Rows of keys that are ``expired`` (ascending, distinct) are
-    purged when the epoch is over. ``by`` are the first of the keys, if only these determine the bucket of a row.
+    ``where`` names a boolean column; only rows where it is true are kept. With ``skip_null_keys`` rows with a null in their
+    key are not kept, as they match nothing. Without ``holds_rows`` no row is kept: its readers need none of them, and find
+    there what an earlier version has kept. With ``first``, of an input that never retracts, only the first rows of each key
+    by the order of the layout are kept, this many; a row that others come before is retracted from the state. Rows of keys
+    that are ``expired`` (ascending, distinct) are purged when the epoch is over. ``by`` are the first of the keys, if only
+    these determine the bucket of a row.
     """
 
     role = "rows"

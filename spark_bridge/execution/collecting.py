@@ -1,10 +1,9 @@
 """The rows of a small micro-batch are collected in the driver process, as Python workers cost more than a few rows do.
 
 The number and width of the rows of a micro-batch are unknown before it is read. They are expected to be those of the epoch
-before; the first micro-batch is expected to be small. A plain job of Spark's Java reads the rows and returns at most as many as
-are
-accepted, none of them wider than fits: so no micro-batch exceeds the driver's memory, however wide its rows. If there
-are more, or wider ones, a job in Python workers reads them again.
+before; the first micro-batch is expected to be small. A plain job of Spark's Java reads the rows and returns at most as
+many as are accepted, none of them wider than fits: so no micro-batch exceeds the driver's memory, however wide its rows. If
+there are more, or wider ones, a job in Python workers reads them again.
 
 Many small partitions, as Kafka has, are read by as few tasks as there are cores.
 """

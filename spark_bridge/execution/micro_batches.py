@@ -282,9 +282,8 @@ class MicroBatches:
     ) -> None:
         """Continue with a changed plan, in an epoch of its own between two micro-batches.
 
-        ``where`` names the declaration; the
-        views in ``drop`` are dropped or replaced. If this raises, nothing has
-        changed. Cost: that of the fill, for which micro-batches wait, or of the changes since the ``computed`` states.
+        ``where`` names the declaration; the views in ``drop`` are dropped or replaced. If this raises, nothing has changed.
+        Cost: that of the fill, for which micro-batches wait, or of the changes since the ``computed`` states.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.

@@ -1,8 +1,7 @@
 """A query that ends with an error of this package leaves one entry of a few lines in Spark's log.
 
-Spark's own entry has the
-Python traceback twice, each within a Java stack trace, and no setting shortens it. So its logger is off
-from the moment at which a micro-batch fails until its query has ended.
+Spark's own entry has the Python traceback twice, each within a Java stack trace, and no setting shortens it. So its logger
+is off from the moment at which a micro-batch fails until its query has ended.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _ending: dict[str, int] = {}
 class ShortLog:
     """The entry of a query in Spark's log, if it ends with an error of this package.
 
-    Under Spark Connect there is no log to
-    write to."""
+    Under Spark Connect there is no log to write to."""
 
     def __init__(self) -> None:
         self._logger: str | None = None

@@ -1,8 +1,8 @@
 """The log of the input of epochs that are done and not committed yet, so that a crash cannot lose them.
 
 An epoch's deltas follow from the states before it and its input alone. So an epoch is durable as soon as its input is:
-opening the checkpoint after a crash evaluates it again. The input is written
-while the epoch is evaluated, which hides most of the wait, and one commit then serves many epochs.
+opening the checkpoint after a crash evaluates it again. The input is written while the epoch is evaluated, which hides most
+of the wait, and one commit then serves many epochs.
 
 An entry: the length of a JSON text, the text, an Arrow stream for each source that has rows in the epoch, and one for all rows
 that were refused of a source for one reason.

@@ -93,8 +93,7 @@ class Changes:
     def change(self, where: str) -> Iterator[Change]:
         """Change declarations inside the block, and apply the change at its end; or undo it.
 
-        Within ``together``, that applies
-        it.
+        Within ``together``, that applies it.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.

@@ -161,12 +161,11 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 costs their bytes; an "upsert" source keeps its rows anyway.
             sequence_by: for "upsert": a column, or several, by which the changes of a key are ordered, deletions
                 included. The greatest wins, no matter in which order they come: an older row changes nothing, and is not an
-                error.
-                Among equal ones deletions win, and among rows the first by their columns, so that the same changes give
-                the same rows in any order and in any batches. Key and sequence of a deleted row are kept for ever,
+                error. Among equal ones deletions win, and among rows the first by their columns, so that the same changes
+                give the same rows in any order and in any batches. Key and sequence of a deleted row are kept for ever,
                 since an older row may still come; ``explain()`` counts them. Null and NaN are refused. Without
-                ``sequence_by`` rows have to come in the order of their changes: in Spark that means one partition
-                with one file per micro-batch.
+                ``sequence_by`` rows have to come in the order of their changes: in Spark that means one partition with one
+                file per micro-batch.
 
                 >>> import polars as pl
                 >>> engine = Engine()
@@ -225,12 +224,11 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 pushed with positions, ``ec.Backfill(rows, position=...)`` states that they go up to the last one taken.
             background: return at once, and fill the view in a thread, piece by piece, while pushes and reads continue. It
                 appears in an epoch of its own once it is complete: ``view.wait()`` waits for that, ``view.filling`` and
-                ``engine.filling`` have the progress, and reading it before raises ``NotFilledError``. By default it is filled
-                when
-                ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view that is replaced
-                stays until then. Until then a checkpoint has no part of it: an engine that opens the checkpoint fills the view
-                again. A view that needs no rows, such as one declared before the first push, is ready at once; one that
-                is new to a checkpoint is filled when that is opened.
+                ``engine.filling`` have the progress, and reading it before raises ``NotFilledError``. By default it is
+                filled when ``engine.view`` returns, which takes less time in all, and nothing is pushed meanwhile. A view
+                that is replaced stays until then. Until then a checkpoint has no part of it: an engine that opens the
+                checkpoint fills the view again. A view that needs no rows, such as one declared before the first push, is
+                ready at once; one that is new to a checkpoint is filled when that is opened.
             on_progress: called with a ``FillProgress`` after each piece, in the thread that fills; it should be quick.
 
                 >>> import polars as pl

@@ -124,10 +124,9 @@ class Pushing(ServedViews, ABC):
             source: the name of the source.
             data: a polars frame, anything with Arrow's C stream interface, a dict of columns, or a list of rows:
                 dictionaries, or tuples in the order of the declared columns, with ``_diff`` last. It may be changed
-                afterwards: values in writable memory are copied. A column may be of another type if the declared one
-                holds its values exactly: Int32 for Int64,
-                ``datetime64[ns]`` in whole microseconds, a categorical for a text, another time zone, all nulls. In a column
-                without a time zone an instant is its time in UTC.
+                afterwards: values in writable memory are copied. A column may be of another type if the declared one holds
+                its values exactly: Int32 for Int64, ``datetime64[ns]`` in whole microseconds, a categorical for a text,
+                another time zone, all nulls. In a column without a time zone an instant is its time in UTC.
             at: processing time of the batch, with time zone, or a text such as "2026-01-31T12:00:00Z"; by default the time of
                 the machine's clock.
             watermark: moves the watermark of the source by hand, after these rows: a datetime, or a text as in a row;

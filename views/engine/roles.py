@@ -43,10 +43,9 @@ class TakenInput:
 class EpochResult:
     """The result of evaluating an epoch: ``epoch`` is the part that is written, the rest is needed by this process only.
 
-    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time,
-    ``untimed`` those of the others. ``touched``
-    are the views whose states may have changed. ``elsewhere`` has the contents after this epoch of states whose changes are
-    staged in other objects, by the ``id`` of the state.
+    ``positions`` are those that its input has moved, ``rows`` the rows that came from sources with event time, ``untimed``
+    those of the others. ``touched`` are the views whose states may have changed. ``elsewhere`` has the contents after this
+    epoch of states whose changes are staged in other objects, by the ``id`` of the state.
     """
 
     epoch: EvaluatedEpoch

@@ -337,14 +337,14 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     ) -> AsyncIterator[pl.DataFrame]:
         """Return the deltas after epoch ``since``, and then each new one, for ``async for``; None: only new ones.
 
-        A task that
-        is slower than the epochs reads them later from the retained deltas; it does not slow down pushes. The iteration
-        ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel the task.
+        A task that is slower than the epochs reads them later from the retained deltas; it does not slow down pushes. The
+        iteration ends when an engine with a checkpoint is closed; one without can be pushed to after ``close()``, so cancel
+        the task.
 
         It continues with a view that replaces this one (``engine.view(..., replace=True)``): with the difference, if the
-        columns are
-        the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with the columns so far and
-        before all rows of the new view; without ``on_schema`` such a replacement is refused while the view is followed.
+        columns are the same. Else ``on_schema`` is called with a ``SchemaChange``, in the task, after the last delta with
+        the columns so far and before all rows of the new view; without ``on_schema`` such a replacement is refused while
+        the view is followed.
 
         Raises:
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.

@@ -53,8 +53,7 @@ class ViewDriver(Protocol):
     def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
         """Continue with a changed plan, in an epoch of its own.
 
-        If this raises, nothing has changed. ``computed`` is the result
-        of ``begin`` for the same change, after all pieces.
+        If this raises, nothing has changed. ``computed`` is the result of ``begin`` for the same change, after all pieces.
 
         Raises:
             PlanError: it cannot; names the declaration and the way out.

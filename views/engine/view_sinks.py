@@ -38,12 +38,11 @@ MakeSink = Callable[[Origin, int | None], Sink]
 class Outputs(ABC):
     """The methods of a view that write it, or its deltas, to a system outside.
 
-    Each returns a ``Delivery``: a thread that writes the present contents and then each epoch, once. Rows and the number of the
-    epoch
-    are written in one step, so that no row is missing or duplicated whichever side crashes; called again, in this process or in
-    the next one on the same checkpoint, it continues from the position stored in the sink. A sink that fails is tried again,
-    after longer and longer pauses, and gets all missed epochs: ``delivery.lag`` is the number of epochs that it is behind,
-    ``delivery.join()`` waits for it, and ``engine.close()`` waits for each that works.
+    Each returns a ``Delivery``: a thread that writes the present contents and then each epoch, once. Rows and the number of
+    the epoch are written in one step, so that no row is missing or duplicated whichever side crashes; called again, in this
+    process or in the next one on the same checkpoint, it continues from the position stored in the sink. A sink that fails
+    is tried again, after longer and longer pauses, and gets all missed epochs: ``delivery.lag`` is the number of epochs
+    that it is behind, ``delivery.join()`` waits for it, and ``engine.close()`` waits for each that works.
     """
 
     name: str

@@ -34,10 +34,10 @@ from .roles import CircuitEvaluator, EpochResult, TakenInput
 class WorkerEvaluator:
     """Evaluates epochs over buckets, one for each worker.
 
-    ``compiled`` is the circuit that readers, checkpoints and ``explain``
-    use. It evaluates no epochs: each epoch replaces its states by those of all buckets together, which consist of the same runs
-    and have the same contents as without workers. Only its clocks and its ledger are also used by the epochs themselves. It is
-    stepped if an epoch fails, so that the error is the one without workers, and nothing of that step is committed.
+    ``compiled`` is the circuit that readers, checkpoints and ``explain`` use. It evaluates no epochs: each epoch replaces
+    its states by those of all buckets together, which consist of the same runs and have the same contents as without
+    workers. Only its clocks and its ledger are also used by the epochs themselves. It is stepped if an epoch fails, so that
+    the error is the one without workers, and nothing of that step is committed.
     """
 
     def __init__(self, plan: Plan, compiled: Compiled, team: Team, buckets: int) -> None:

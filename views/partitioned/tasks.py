@@ -86,9 +86,9 @@ class TaskResult:
     ``place`` is the bucket or, in the first stage, the place of the rows in the batch. ``arrived`` is their number,
     ``arrived_bytes`` their size, and ``origins`` has their partitions and files, where these matter. Refused rows that are
     too large to be passed on in memory are in ``refused_files``, in their order, and ``refused`` has them without rows.
-    ``held_at`` is how far windows hold back the watermark
-    after them, by state id. It took ``seconds``, and
-    ``ran_elsewhere`` if not in the process of the driver. ``measured`` has the measures of the nodes whose state the stage keeps.
+    ``held_at`` is how far windows hold back the watermark after them, by state id. It took ``seconds``, and
+    ``ran_elsewhere`` if not in the process of the driver. ``measured`` has the measures of the nodes whose state the stage
+    keeps.
     """
 
     stage: int

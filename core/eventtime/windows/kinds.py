@@ -39,8 +39,7 @@ class Regular(NamedTuple):
 class WindowTraits:
     """The properties of windows of any kind, with defaults for those that follow from the instant of a row alone.
 
-    ``str``
-    describes windows in words, for labels and messages.
+    ``str`` describes windows in words, for labels and messages.
     """
 
     __slots__ = ()
