@@ -37,6 +37,16 @@ def _empty_frame(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
     return pl.Schema(columns).to_frame()
 
 
+def columns_are(names: Iterable[str]) -> str:
+    """Return the subject of a sentence about these columns, with its verb.
+
+    >>> columns_are(["k"]), columns_are(["k", "v"])
+    ("column 'k' is", "columns 'k', 'v' are")
+    """
+    names = list(names)
+    return f"column {listed(names)} is" if len(names) == 1 else f"columns {listed(names)} are"
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names as messages list them: quoted, comma separated, at most twenty.
 

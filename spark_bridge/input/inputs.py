@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import DIFF, listed, with_diff
+from evercurrent.core.data.schema import DIFF, columns_are, listed, with_diff
 
 from ..runtime.spark_types import may_be_taken, named, nullable, quoted, rows_from_arrow, spark_type
 from .messages import check_messages, message_columns
@@ -291,7 +291,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         _check_diff(where, source, fields[DIFF].simpleString())
     if extra := [name for name in fields if name not in source.schema and name != DIFF]:
         raise InputError(
-            f"{where}: column {listed(extra)} is not declared; drop it with .drop({listed(extra)}) or declare it"
+            f"{where}: {columns_are(extra)} not declared; drop it with .drop({listed(extra)}) or declare it"
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from evercurrent.core.data.errors import InputError
-from evercurrent.core.data.schema import listed
+from evercurrent.core.data.schema import columns_are, listed
 
 from ..runtime.spark_types import may_be_taken, quoted, spark_type
 
@@ -43,7 +43,7 @@ def check_messages(source: Source, format: ChangeFormat, frame: DataFrame) -> No
     fields = {field.name: field.dataType for field in frame.schema.fields}
     if missing := [name for name in expected if name not in fields and not format.is_optional(name)]:
         raise InputError(
-            f"{where}: column {listed(missing)} is missing, in which messages come; there are {listed(fields)}: {format.way_out}"
+            f"{where}: {columns_are(missing)} missing, in which messages come; there are {listed(fields)}: {format.way_out}"
         )
     for name, dtype in expected.items():
         actual = fields[name].simpleString() if name in fields else None
@@ -57,5 +57,5 @@ def check_messages(source: Source, format: ChangeFormat, frame: DataFrame) -> No
             )
     if extra := [name for name in fields if name not in expected and not format.is_ignored(name)]:
         raise InputError(
-            f"{where}: column {listed(extra)} is no part of a message; drop it with .drop({listed(extra)})"
+            f"{where}: {columns_are(extra)} no part of a message; drop it with .drop({listed(extra)})"
         )

@@ -14,7 +14,7 @@ import polars as pl
 
 from evercurrent.core.columns.kernels import Mask
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import DIFF, listed
+from evercurrent.core.data.schema import DIFF, columns_are, listed
 
 NO_BEFORE = (
     "the change has no row before it, which a source of kind 'diffs' takes back; have it sent (REPLICA IDENTITY FULL, full row images), "
@@ -104,12 +104,12 @@ class ChangeFormat(ABC):
         missing = [name for name in expected if name not in frame.columns]
         if lacking := [name for name in missing if not self.is_optional(name)]:
             raise InputError(
-                f"{into.where}: column {listed(lacking)} is missing, in which messages come; the frame has {listed(frame.columns)}: "
+                f"{into.where}: {columns_are(lacking)} missing, in which messages come; the frame has {listed(frame.columns)}: "
                 f"{self.way_out}"
             )
         extra = [name for name in frame.columns if name not in expected and not self.is_ignored(name)]
         if extra:
-            raise InputError(f"{into.where}: column {listed(extra)} is no part of a message; drop it")
+            raise InputError(f"{into.where}: {columns_are(extra)} no part of a message; drop it")
         added = frame.with_columns(pl.lit(None, expected[name]).alias(name) for name in missing)
         return added.select(list(expected))
 

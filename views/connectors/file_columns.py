@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from evercurrent.core.columns.lossless import as_type, in_utc, may_hold
 from evercurrent.core.data.errors import FileError
-from evercurrent.core.data.schema import DIFF, EPOCH, listed, with_diff
+from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed, with_diff
 
 WHICH_DIFF = "write 1 for a row that is added, -1 for one that is removed"
 """What belongs into a column of diffs."""
@@ -70,7 +70,7 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
     unknown = [name for name in names if name not in target.wide]
     if unknown and not target.reading.ignores_others:
         raise FileError(
-            f"{path}: column {listed(unknown)} is not declared by source {source!r}, which has {listed(schema)}; "
+            f"{path}: {columns_are(unknown)} not declared by source {source!r}, which has {listed(schema)}; "
             "remove or rename the column, or declare it; the command ignores it with --ignore-extra"
         )
     if len(set(names)) < len(names):

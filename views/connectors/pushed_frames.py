@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import listed, with_diff
 
+from .decimal_values import as_decimals, exact_decimals, has_decimals, misfit_of_decimal
 from .foreign_columns import (
     lost_nanoseconds,
     named,
@@ -30,6 +30,8 @@ from .foreign_columns import (
 )
 from .input_hints import ZONE_OF_VALUE, Origin
 from .nested_times import as_texts, has_times, times_inside, times_of, with_texts
+from .pandas_objects import is_of_pandas, object_values
+from .row_shapes import ONE_VALUE, require_heights, require_rows
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
 
@@ -67,10 +69,6 @@ class PushedFrame:
         return self.types.get(column, str(self.frame.schema[column]))
 
 
-ONE_VALUE = (str, bytes, int, float, Decimal, date, time, timedelta, type(None))
-"""The types of Python whose values are one value of a row; a dictionary of them alone is a row, not columns."""
-
-
 def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     """Return the rows of any pushed data, in memory that no other code can write.
 
@@ -79,12 +77,9 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     """
     if isinstance(data, pl.DataFrame):
         return PushedFrame(owned(data.rechunk()), "polars", {})
-    if data is None or isinstance(data, str | bytes):
-        of_a_file = "; of a file, pl.read_csv(path), or the command: evercurrent run APP --input SOURCE=PATH"
-        raise InputError(
-            f"{where}: expected rows, got {type(data).__name__}; give a frame, or a list of rows"
-            f"{of_a_file if isinstance(data, str) else ''}"
-        )
+    if isinstance(data, tuple) and not all(isinstance(value, ONE_VALUE) for value in data):
+        data = list(data)
+    require_rows(where, data)
     try:
         return _made(where, schema, data)
     except InputError:
@@ -119,7 +114,7 @@ def _failing_column(data: Any) -> str | None:
         parts = {name: {name: values} for name, values in data.items()}
     elif isinstance(data, pa.Table | pa.RecordBatch):
         parts = {name: data.select([name]) for name in dict.fromkeys(data.schema.names)}
-    elif _is_of_pandas(data) and data.columns.is_unique:
+    elif is_of_pandas(data) and data.columns.is_unique:
         parts = {name: data[[name]] for name in data.columns}
     else:
         return None
@@ -129,14 +124,6 @@ def _failing_column(data: Any) -> str | None:
         except NO_FRAME:
             return str(name)
     return None
-
-
-def _is_of_pandas(data: Any) -> bool:
-    return (
-        type(data).__module__.partition(".")[0] == "pandas"
-        and hasattr(data, "dtypes")
-        and hasattr(data, "columns")
-    )
 
 
 def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
@@ -151,9 +138,9 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     if isinstance(data, pa.Table | pa.RecordBatch):
         types = {field.name: str(field.type) for field in data.schema}
         return PushedFrame(pl.DataFrame(owned_arrow(readable_arrow(where, data))), "arrow", types)
-    if _is_of_pandas(data):
+    if is_of_pandas(data):
         types = {str(name): str(dtype) for name, dtype in data.dtypes.items()}
-        return PushedFrame(owned(pl.DataFrame(readable_pandas(where, data))), "pandas", types)
+        return PushedFrame(_from_pandas(where, schema, data), "pandas", types)
     if (
         hasattr(data, "__arrow_c_stream__")
         and not hasattr(data, "dtype")
@@ -176,8 +163,10 @@ def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict
         width = max(map(len, data), default=len(schema))
         if width not in (len(types) - 1, len(types)):
             raise ValueError(f"a row has {width} values, for the columns {listed(schema)}")
-        if any(len(row) != width for row in data):
-            raise ValueError(f"the rows have different numbers of values; give each {width}")
+        if (odd := next((place for place, row in enumerate(data) if len(row) != width), None)) is not None:
+            raise ValueError(
+                f"the rows have different numbers of values, row {odd} has {len(data[odd])}; give each {width}"
+            )
         return {name: [row[place] for row in data] for place, name in enumerate(list(types)[:width])}
     if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
         # polars takes the names of columns from the first hundred rows: a later `_diff` would be lost.
@@ -186,12 +175,27 @@ def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict
     return data
 
 
+def _from_pandas(where: str, schema: pl.Schema, data: Any) -> pl.DataFrame:
+    """Return a frame of pandas, whose columns of objects are read as Python values are."""
+    types = with_diff(schema)
+    objects = object_values(types, data)
+    if not objects:
+        return owned(pl.DataFrame(readable_pandas(where, data)))
+    others = data.drop(columns=list(objects))
+    frame = owned(pl.DataFrame(readable_pandas(where, others))) if others.shape[1] else pl.DataFrame()
+    columns = {name: column_of_values(where, name, values, types[name]) for name, values in objects.items()}
+    return pl.DataFrame(
+        [columns[name] if name in columns else frame.get_column(str(name)) for name in data.columns]
+    )
+
+
 def _from_python(where: str, schema: pl.Schema, data: dict[str, Any] | list[Any]) -> pl.DataFrame:
     """Return a dictionary of columns, or a list of rows: dictionaries, or tuples in the order of the declared columns."""
     types, data = with_diff(schema), columns_of_rows(schema, data)
     if not isinstance(data, dict):
         return pl.DataFrame(data)
     data = {name: _readable(where, name, values) for name, values in data.items()}
+    require_heights(where, data)
     columns = {
         name: column_of_values(where, name, values, types[name])
         if name in types and isinstance(values, list | tuple)
@@ -228,10 +232,19 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
     Raises:
         InputError: a value is of another kind, or would be changed; names it and its row.
     """
-    if _is_looked_at(dtype):
+    if isinstance(dtype, pl.Decimal):
+        values = list(values)
+        decimals, bad = exact_decimals(values, dtype)
+        if bad is not None:
+            what = misfit_of_decimal(values[bad], dtype)
+            raise InputError(f"{where}: column {name!r} holds {what} (in row {bad})")
+        values = decimals
+    elif _is_looked_at(dtype):
         for row, value in enumerate(values):
             if (what := next(_misfits(value, dtype), None)) is not None:
                 raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
+        if has_decimals(dtype):
+            values = [as_decimals(value, dtype) for value in values]
     if isinstance(dtype, READ_AS):
         if any(isinstance(value, str) for value in values):
             return _with_texts(where, name, values, dtype)
@@ -299,7 +312,7 @@ def _first_refused(values: Any, dtype: pl.DataType) -> int:
         try:
             pl.Series("", values[good:middle], dtype)
             good = middle
-        except Exception:
+        except (Exception, pl.exceptions.PanicException):
             bad = middle
     return good
 
@@ -349,8 +362,8 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Duration('us')"
         case datetime(), pl.Date() if value.time() != time():
             yield f"{value}, which is more than a date; use .date(), or declare pl.Datetime('us')"
-        case Decimal(), pl.Decimal(scale=scale) if _decimals(value) > scale:
-            yield f"{value}, which has more than {scale} decimals; round it, or declare more of them"
+        case _, pl.Decimal() if value is not None and (misfit := misfit_of_decimal(value, dtype)):
+            yield misfit
         case _:
             return
 
@@ -376,8 +389,3 @@ def _misfits_of_instant(value: datetime, dtype: pl.DataType) -> Iterator[str]:
     zoneless = pl.Datetime(dtype.time_unit) if isinstance(dtype, pl.Datetime) else dtype
     for misfit in _misfits(utc, zoneless):
         yield f"{value}, which in UTC is {misfit}"
-
-
-def _decimals(value: Decimal) -> int:
-    exponent = value.normalize().as_tuple().exponent
-    return -exponent if isinstance(exponent, int) else 0

@@ -23,7 +23,7 @@ from evercurrent.core.state.ledger import Refused
 
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
-from ..connectors.unfit_rows import unfit_rows_apart
+from ..connectors.unfit_rows import odd_rows_apart, unfit, unfit_rows_apart
 from .source import DIFF_LIMIT, Source, delta_of
 
 OnBadRows = Literal["fail", "ledger"]
@@ -41,11 +41,6 @@ def require_on_bad_rows(on_bad_rows: object) -> None:
     """
     if on_bad_rows not in ("fail", "ledger"):
         raise PlanError(f"on_bad_rows={on_bad_rows!r}; give 'fail' or 'ledger'")
-
-
-def unfit(column: str) -> str:
-    """Return the reason of rows with a value that is not one of its column."""
-    return f"column {column!r} does not hold the value of the row; correct it, or declare another type, and push the row again"
 
 
 def accepted_apart(source: Source, data: Any) -> Apart:
@@ -67,7 +62,7 @@ def accepted_apart(source: Source, data: Any) -> Apart:
         if apart is None:
             raise
         good, others = apart
-        refused += [_refused(source, unfit(name), frame) for name, frame in others.items()]
+        refused += [_refused(source, reason, frame) for reason, frame in others.items()]
         pushed = pushed_frame(where, schema, good)
     if source.format is not None:
         decoded = source.decoded(pushed)
@@ -76,6 +71,13 @@ def accepted_apart(source: Source, data: Any) -> Apart:
     try:
         return delta_of(source, pushed), tuple(refused)
     except InputError:
+        good, odd = odd_rows_apart(schema, data)
+        if odd:
+            delta, others_refused = accepted_apart(source, good)
+            return delta, (
+                *(_refused(source, reason, frame) for reason, frame in odd.items()),
+                *others_refused,
+            )
         if not _may_fit(source, pushed):
             raise
     delta, others_refused = _apart(source, pushed)

@@ -14,7 +14,7 @@ from evercurrent.core.columns.kernels import Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import DIFF, EPOCH, forbid_reserved, listed, require_columns
+from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, forbid_reserved, listed, require_columns
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
@@ -431,10 +431,10 @@ def _require_sequence(where: str, column: pl.Series) -> None:
 def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
     if missing := [name for name in schema if name not in frame.columns]:
         raise InputError(
-            f"{where}: column {listed(missing)} is missing; the frame has {listed(frame.columns)}: add it"
+            f"{where}: {columns_are(missing)} missing; the frame has {listed(frame.columns)}: add it"
         )
     if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
-        raise InputError(f"{where}: column {listed(extra)} is not declared; drop it or declare it")
+        raise InputError(f"{where}: {columns_are(extra)} not declared; drop it or declare it")
 
 
 def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:

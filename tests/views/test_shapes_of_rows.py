@@ -1,0 +1,137 @@
+"""What is pushed as rows: lists and tuples of them, one row, generators; and what is no rows, refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+SCHEMA = {"k": pl.String, "v": pl.Int64}
+ROWS = [("a", 1), ("b", 2)]
+NAMED = [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+
+
+def engine_of(on_bad_rows: Any = "fail") -> tuple[ec.Source, ec.View, ec.Engine]:
+    engine = ec.Engine(on_bad_rows=on_bad_rows)
+    source = engine.source("s", SCHEMA)
+    return source, engine.view("v", source), engine
+
+
+@pytest.mark.parametrize("on_bad_rows", ["fail", "ledger"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda: ROWS,
+        lambda: tuple(ROWS),
+        lambda: iter(ROWS),
+        lambda: NAMED,
+        lambda: tuple(NAMED),
+        lambda: (row for row in NAMED),
+        lambda: np.array(ROWS, dtype=[("k", "U1"), ("v", "i8")]),
+        lambda: pd.DataFrame(NAMED),
+        lambda: pd.DataFrame(NAMED, dtype=object),
+    ],
+    ids=[
+        "tuples",
+        "tuple of tuples",
+        "iterator",
+        "dicts",
+        "tuple of dicts",
+        "generator",
+        "records",
+        "pandas",
+        "objects",
+    ],
+)
+def test_rows_in_any_form(rows: Callable[[], Any], on_bad_rows: str) -> None:
+    source, view, _ = engine_of(on_bad_rows)
+    source.push(rows())
+    assert sorted(view.read().rows()) == ROWS
+
+
+NO_ROWS: dict[str, tuple[Any, str]] = {
+    "one tuple": (("a", 1), r"got the tuple \('a', 1\); give a list of rows, for one row \[\('a', 1\)\]"),
+    "empty tuple": ((), r"got the tuple \(\)"),
+    "number": (5, "expected rows, got int; give a frame, or a list of rows"),
+    "text": ("orders.csv", r"got str; give a frame, or a list of rows; of a file, pl.read_csv\(path\)"),
+    "nothing": (None, "got NoneType"),
+    "set": ({("a", 1)}, "got set"),
+    "series of pandas": (
+        pd.Series(["a"]),
+        r"got a Series of pandas, which is one column; give a frame, as series.to_frame\(\)",
+    ),
+    "series": (pl.Series("k", ["a"]), "column 'v' is missing; the frame has 'k'"),
+    "matrix": (np.array([[1, 2]]), "columns 'k', 'v' are missing; the frame has 'column_0', 'column_1'"),
+    "uneven columns": (
+        {"k": ["a", "b"], "v": [1]},
+        "column 'v' has 1 value, and column 'k' has 2 values; give each row",
+    ),
+    "uneven rows": (
+        [("a", 1), ("b",)],
+        "the rows have different numbers of values, row 1 has 1; give each 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("on_bad_rows", ["fail", "ledger"])
+@pytest.mark.parametrize("name", NO_ROWS)
+def test_what_is_no_rows_is_refused_with_the_way_out(name: str, on_bad_rows: str) -> None:
+    data, message = NO_ROWS[name]
+    source, view, engine = engine_of(on_bad_rows)
+    if (name, on_bad_rows) == ("uneven rows", "ledger"):
+        source.push(data)
+        assert view.read().rows() == [("a", 1)]
+        assert [entry["row"] for entry in engine.ledger().to_dicts()] == ['{"row":["b"]}']
+        return
+    with pytest.raises(ec.InputError, match=message):
+        source.push(data)
+    assert view.read().height == engine.ledger().height == 0
+
+
+def test_in_the_ledger_is_the_row_with_a_name_that_others_do_not_have() -> None:
+    source, view, engine = engine_of("ledger")
+    source.push([{"k": "a", "v": 1}, {"k": "b", "v": 2, "vv": 3}, {"k": "c", "v": "x"}])
+    assert view.read().rows() == [("a", 1)]
+    refused = {entry["row"]: entry["reason"] for entry in engine.ledger().to_dicts()}
+    assert refused.keys() == {'{"k":"b","v":"2","vv":"3"}', '{"k":"c","v":"x"}'}
+    assert "'vv' is not declared" in refused['{"k":"b","v":"2","vv":"3"}']
+
+
+def test_a_name_that_all_rows_have_is_refused_for_the_push() -> None:
+    source, view, engine = engine_of("ledger")
+    with pytest.raises(ec.InputError, match="column 'w' is not declared; drop it or declare it"):
+        source.push([{"k": "a", "v": 1, "w": 1}, {"k": "b", "v": 2, "w": 2}])
+    assert view.read().height == engine.ledger().height == 0
+
+
+@pytest.mark.parametrize(
+    ("k", "v"), [(["a", "b", "c", "d"], [1, "x", 2.5, 4.0]), (["a", "b", 5, "d"], [1, "x", 3, 4])]
+)
+def test_objects_of_pandas_are_judged_row_by_row(k: list[Any], v: list[Any]) -> None:
+    frame = pd.DataFrame({"k": k, "v": v, "_diff": [1, 1, 1, 1]}, dtype=object).drop(columns="_diff")
+    source, view, engine = engine_of("ledger")
+    source.push(frame)
+    assert sorted(view.read().rows()) == [("a", 1), ("d", 4)]
+    assert engine.ledger().height == 2
+    source, view, _ = engine_of()
+    with pytest.raises(
+        ec.InputError, match=r"column '[kv]' holds ('x'|5) in row [12], which is not of its declared type"
+    ):
+        source.push(frame)
+    assert view.read().height == 0
+
+
+def test_nulls_of_pandas_among_objects_are_nulls() -> None:
+    source, view, _ = engine_of()
+    source.push(
+        pd.DataFrame(
+            {"k": ["a", None, np.nan, "d"], "v": pd.Series([1, None, np.nan, np.int64(4)], dtype=object)}
+        )
+    )
+    assert sorted(view.read().rows(), key=str) == [("a", 1), ("d", 4), (None, None), (None, None)]

@@ -1,0 +1,64 @@
+"""What is pushed has the shape of rows: a frame, a list of rows, or columns of equal height; anything else is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from evercurrent.core.data.errors import InputError
+
+ONE_VALUE = (str, bytes, int, float, Decimal, date, time, timedelta, type(None))
+"""The types of Python whose values are one value of a row; a dictionary of them alone is a row, not columns."""
+
+NO_ROWS = (*ONE_VALUE, complex, set, frozenset)
+"""The types of which no rows are made."""
+
+
+def require_rows(where: str, data: Any) -> None:
+    """Check that pushed data may be rows.
+
+    Raises:
+        InputError: it is one value, one row without names, or a collection without an order.
+    """
+    if isinstance(data, tuple):
+        raise InputError(
+            f"{where}: expected rows, got the tuple {data!r}; give a list of rows, for one row [{data!r}]"
+        )
+    if _is_series(data):
+        raise InputError(
+            f"{where}: expected rows, got a {type(data).__name__} of {type(data).__module__.partition('.')[0]}, which is one "
+            "column; give a frame, as series.to_frame() makes one, or a list of rows"
+        )
+    if isinstance(data, NO_ROWS):
+        way_out = "give a frame, or a list of rows"
+        if isinstance(data, str):
+            way_out += (
+                "; of a file, pl.read_csv(path), or the command: evercurrent run APP --input SOURCE=PATH"
+            )
+        raise InputError(f"{where}: expected rows, got {type(data).__name__}; {way_out}")
+
+
+def require_heights(where: str, columns: Mapping[str, Any]) -> None:
+    """Check that the columns that are lists of values have equally many.
+
+    Raises:
+        InputError: they have not; names two of them.
+    """
+    heights = {name: len(values) for name, values in columns.items() if isinstance(values, list | tuple)}
+    first = next(iter(heights), "")
+    for name, height in heights.items():
+        if height != heights[first]:
+            raise InputError(
+                f"{where}: column {name!r} has {_values(height)}, and column {first!r} has {_values(heights[first])}; give each "
+                "row a value in every column, None where there is none"
+            )
+
+
+def _values(height: int) -> str:
+    return f"{height} value" if height == 1 else f"{height} values"
+
+
+def _is_series(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas" and not hasattr(data, "columns")
