@@ -35,10 +35,11 @@ def steps(draw: Draw) -> list[list[Step]]:
 class Live:
     """An engine whose views come and go, beside one in which all were declared from the start."""
 
-    def __init__(self, case: Case, path: str | None, workers: int) -> None:
+    def __init__(self, case: Case, path: str | None, workers: int, *, retained: bool = True) -> None:
         self.case = case
         self.path = path
         self.workers = workers
+        self.retained = retained
         self.truth = Running(case, is_checked=False)
         self.shown: dict[str, str] = {}
         self._open()
@@ -46,7 +47,9 @@ class Live:
     def _open(self) -> None:
         self.engine = ec.Engine(checkpoint=self.path, workers=self.workers)
         sources = {
-            name: self.engine.source(name, columns, kind="diffs", trusted=self.case.trusted, retained=True)
+            name: self.engine.source(
+                name, columns, kind="diffs", trusted=self.case.trusted, retained=self.retained
+            )
             for name, columns in self.case.program.sources.items()
         }
         self.lines = self.case.program.run(sources)
@@ -60,9 +63,15 @@ class Live:
         before = self.engine.epoch_number
         if what == "add":
             known = self.engine.views.get(name)
-            made = self.engine.view(name, self.lines[defined], replace=True)
-            assert made is not known or self.engine.epoch_number == before
-            self.shown[name] = defined
+            made, refusal = None, ""
+            try:
+                made = self.engine.view(name, self.lines[defined], replace=True)
+                self.shown[name] = defined
+            except ec.PlanError as error:
+                refusal = str(error)
+            assert ("does not retain its rows" in refusal) if made is None else not refusal
+            assert made is not None or not self.retained, refusal
+            assert made not in (None, known) or self.engine.epoch_number == before
         elif what == "drop" and name in self.shown:
             self.engine.drop_view(name)
             del self.shown[name]
@@ -116,10 +125,12 @@ def place(durable: bool) -> Iterator[str | None]:
         yield folder
 
 
-def checked(case: Case, plan: list[list[Step]], *, durable: bool, workers: int = 1) -> None:
+def checked(
+    case: Case, plan: list[list[Step]], *, durable: bool, workers: int = 1, retained: bool = True
+) -> None:
     with place(durable) as path:
         try:
-            Live(case, path, workers).run(plan)
+            Live(case, path, workers, retained=retained).run(plan)
         except ArithmeticRefusedError:
             assume(False)
 
@@ -136,6 +147,16 @@ HEADS = Case(
     ),
     [{"a": [((1, 1), 1), ((1, 5), 1)]}, {"a": [((1, 1), -1), ((2, 2), 1)]}, {"a": [((1, 5), -1)]}],
 )
+
+
+ARRANGED = Case(
+    Program(
+        {"a": A},
+        ("v1 = a.group_by('k').top_k(1, by='x')", *HEADS.program.lines[1:]),
+    ),
+    HEADS.epochs,
+)
+"""The first view arranges all rows of its source, and the others can be filled from there."""
 
 
 REOPENED = [[("add", 0, 2)], [("restart", 0, 0), ("add", 0, 1)], [("add", 1, 0)]]
@@ -157,6 +178,15 @@ def test_views_that_come_and_go_with_workers(case: Case, plan: list[list[Step]],
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(workers, "FEW_ROWS", 0)
         checked(case, plan, durable=durable, workers=2)
+
+
+@of_profile(0.4, quick=30)
+@given(case=cases(), plan=steps(), durable=st.booleans(), workers=st.integers(1, 2))
+@example(ARRANGED, [[("add", 0, 0)], [("add", 1, 1), ("add", 0, 2)], [("drop", 1, 0)]], False, 1)
+def test_views_that_come_and_go_over_rows_that_only_states_have(
+    case: Case, plan: list[list[Step]], durable: bool, workers: int
+) -> None:
+    checked(case, plan, durable=durable, workers=workers, retained=False)
 
 
 class Later(Both):

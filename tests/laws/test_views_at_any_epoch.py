@@ -32,7 +32,7 @@ from evercurrent.views.partitioned.bucket_states import BucketStates
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed
 from harness import Running, contents, frame_of_entries, summed
-from laws.test_declared_later import HEADS
+from laws.test_declared_later import ARRANGED, HEADS
 from oracle import Bag, TooLargeError
 from spark.offered import Offering
 from spark.test_filled_in_buckets import frozen, held
@@ -106,13 +106,16 @@ def failing(number: int, error: type[BaseException]) -> Iterator[None]:
 class Driver(ABC):
     """What runs the views of a program."""
 
+    retained = True
+    """Whether the sources retain their rows."""
+
     def __init__(self, case: Case, shown: Mapping[str, str], store: Store | None, size: int) -> None:
         self.case, self.shown, self.store, self.size = case, dict(shown), store, size
 
     def declared(self, shown: Mapping[str, str], **options: Any) -> tuple[ec.Engine, Any]:
         engine = ec.Engine(**options)
         sources = {
-            name: engine.source(name, columns, kind="diffs", retained=True)
+            name: engine.source(name, columns, kind="diffs", retained=self.retained)
             for name, columns in self.case.program.sources.items()
         }
         lines = self.case.program.run(sources)
@@ -232,9 +235,8 @@ class Lives:
 
     def do(self, step: Step) -> None:
         name, line = NAMES[step.view], self.names[step.line % len(self.names)]
-        if step.what == "add":
-            self.driver.add(name, line)
-            self.shown[name] = line
+        if step.what == "add" or (not Driver.retained and step.what in ("fail", "kill")):
+            self._add(name, line)
         elif step.what == "drop" and name in self.shown:
             self.driver.drop(name)
             del self.shown[name]
@@ -246,6 +248,16 @@ class Lives:
         elif step.what == "kill" and self.folder is not None:
             self._kill(name, line, step)
         self.check()
+
+    def _add(self, name: str, line: str) -> None:
+        refusal = ""
+        try:
+            self.driver.add(name, line)
+            self.shown[name] = line
+        except ec.EvercurrentError as error:
+            refusal = str(error)
+            event("refused")
+        assert not refusal or (not Driver.retained and "does not retain its rows" in refusal), refusal
 
     def _fail(self, name: str, line: str, number: int) -> None:
         """A fill fails, and the program goes on."""
@@ -312,6 +324,23 @@ TOGETHER = [[Step("add", 0, 0)], [], [Step("restart", where=("buckets", 1))]]
 """Several epochs are one commit when the driver changes."""
 
 
+ADDED = [[Step("add", 0, 0)], [Step("add", 1, 1), Step("add", 0, 2)], [Step("drop", 1)]]
+"""In ``ARRANGED`` each can be filled from the arrangement of the first."""
+
+
+@of_profile(0.2, quick=10)
+@given(case=cases(trusted=False), plan=plans(), where=st.sampled_from(WHERES), durable=st.booleans())
+@example(ARRANGED, ADDED, ("engine", 1), True)
+@example(ARRANGED, ADDED, ("buckets", 2), True)
+@example(ARRANGED, ADDED, ("elsewhere", 3), True)
+def test_views_over_rows_that_only_states_have(
+    case: Case, plan: list[list[Step]], where: Where, durable: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Driver, "retained", False)
+        test_views_at_any_epoch.hypothesis.inner_test(case, plan, where, durable)
+
+
 @of_profile(0.2, quick=15)
 @given(
     case=cases(trusted=False),
@@ -337,3 +366,16 @@ def test_views_at_any_epoch(case: Case, plan: list[list[Step]], where: Where, du
             lives.driver.close()
         except (ArithmeticRefusedError, TooLargeError):
             assume(False)
+
+
+@pytest.mark.parametrize("where", WHERES, ids=str)
+def test_an_arrangement_fills_on_every_driver(
+    where: Where, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Driver, "retained", False)
+    lives = Lives(ARRANGED, where, str(tmp_path))
+    for step in (Step("add", 0, 0), Step("add", 1, 1), Step("add", 2, 2)):
+        lives.do(step)
+        lives.push(ARRANGED.epochs[lives.number])
+    assert lives.shown == {"view 0": "v1", "view 1": "v2", "view 2": "v3"}
+    lives.driver.close()

@@ -70,6 +70,30 @@ def test_a_view_of_a_view_needs_no_source(place: Path | None) -> None:
     engine.close()
 
 
+def test_a_view_is_filled_from_the_arrangement_of_another(place: Path | None) -> None:
+    engine = ec.Engine(checkpoint=place)
+    sales = engine.source("sales", SALES, kind="diffs")
+    engine.view("dearest", sales.group_by("shop").top_k(1, by="price"))
+    engine.push("sales", ROWS)
+    engine.push("sales", ROWS.head(1).with_columns(_diff=-1))
+    view = engine.view("total", sales.group_by().agg(total=pl.col("price").sum(), n=pl.len()))
+    assert view.read().rows() == [(9, 2)]
+    engine.push("sales", MORE)
+    assert view.read().rows() == [(16, 4)]
+    engine.close()
+
+
+def test_a_view_is_not_filled_from_a_join_that_leaves_rows_out(place: Path | None) -> None:
+    engine = ec.Engine(checkpoint=place)
+    sales = engine.source("sales", SALES, kind="diffs")
+    towns = engine.source("towns", {"shop": pl.String, "town": pl.String}, kind="diffs")
+    engine.view("joined", sales.join(towns, on="shop").group_by("town").agg(n=pl.len()))
+    engine.push("sales", ROWS)
+    with pytest.raises(ec.PlanError, match="source 'sales' does not retain its rows"):
+        engine.view("total", sales.group_by().agg(total=pl.col("price").sum()))
+    engine.close()
+
+
 def test_a_new_source_needs_nothing(place: Path | None) -> None:
     engine = started(place, retained=False)
     hits = engine.source("hits", {"at": pl.Datetime("us")}, event_time="at", watermark=ec.ascending())

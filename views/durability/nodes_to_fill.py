@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from evercurrent.core.circuit.circuit import NodeId
+from evercurrent.core.circuit.circuit import Node, NodeId
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
+from evercurrent.core.state.spine import Spine
 
 from ..compiler.builder import Compiled
 from ..compiler.retained import RetainedRows
@@ -86,10 +87,15 @@ class NodesToFill:
                 yield node, KeptRows.given(self._readers[name])
 
     def _kept_nodes(self) -> Iterator[tuple[NodeId, KeptRows]]:
-        """Return the nodes whose rows can be read from kept states."""
+        """Return the nodes whose rows can be read from kept states: those of views, groupings and arrangements."""
         for number, node in enumerate(self._circuit.nodes):
+            if not all(map(self._is_unchanged, node.states)):
+                continue
+            # An arrangement is itself stepped where it is needed, as its readers look at its state.
+            if (arranged := _arranged_rows(node)) is not None:
+                yield node.inputs[0], arranged
             readable = node.operator.readable
-            if readable is not None and all(map(self._is_unchanged, node.states)):
+            if readable is not None:
                 rows = KeptRows(readable.emitted, tuple(readable.reads))
                 yield NodeId(number), rows
                 if node.operator.keeps_input:
@@ -184,3 +190,14 @@ class NodesToFill:
 
     def _depends_on_time(self, node: str) -> str:
         return f"it depends on when rows arrived ({node}), which the rows do not show. {self._remedies.time}"
+
+
+def _arranged_rows(node: Node) -> KeptRows | None:
+    """Return the rows of a node from its arrangement; None if it has none, or one that lacks rows, as those with null keys."""
+    operator = node.operator
+    if operator.readable is not None or operator.lacks_nulls_in != ():
+        return None
+    spine = node.states[0]
+    if not isinstance(spine, Spine) or dict(spine.layout.payload) != dict(operator.schema):
+        return None
+    return KeptRows(RetainedRows(operator.schema, spine).changes, (spine,), is_sum=True)
