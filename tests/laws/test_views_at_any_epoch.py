@@ -217,12 +217,14 @@ class InBuckets(Driver):
 class Lives:
     """A program that is started again and again, beside an engine in which all views were declared from the start."""
 
-    def __init__(self, case: Case, where: Where, folder: str | None) -> None:
+    def __init__(
+        self, case: Case, where: Where, folder: str | None, shown: Mapping[str, str] | None = None
+    ) -> None:
         self.case, self.folder, self.number = case, folder, 0
         self.truth = Running(case, is_checked=False)
         self.names = list(self.truth.views)
-        self.shown: dict[str, str] = {}
-        self.driver = self._started(where, {}, self._store())
+        self.shown: dict[str, str] = dict(shown or {})
+        self.driver = self._started(where, self.shown, self._store())
 
     def _store(self) -> Store | None:
         return None if self.folder is None else LocalStore(Path(self.folder))
@@ -256,7 +258,6 @@ class Lives:
             self.shown[name] = line
         except ec.EvercurrentError as error:
             refusal = str(error)
-            event("refused")
         assert not refusal or (not Driver.retained and "does not retain its rows" in refusal), refusal
 
     def _fail(self, name: str, line: str, number: int) -> None:
@@ -373,9 +374,11 @@ def test_an_arrangement_fills_on_every_driver(
     where: Where, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Driver, "retained", False)
-    lives = Lives(ARRANGED, where, str(tmp_path))
-    for step in (Step("add", 0, 0), Step("add", 1, 1), Step("add", 2, 2)):
+    lives = Lives(ARRANGED, where, str(tmp_path), {"view 0": "v1"})
+    for epoch, step in zip(
+        ARRANGED.epochs, (Step("add", 1, 1), Step("add", 2, 2), Step("check")), strict=True
+    ):
+        lives.push(epoch)
         lives.do(step)
-        lives.push(ARRANGED.epochs[lives.number])
     assert lives.shown == {"view 0": "v1", "view 1": "v2", "view 2": "v3"}
     lives.driver.close()
