@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
 
 from ..store import Item, Store
-from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
+from .commits import Commit, DeltaRef, JsonObject, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
 from .pending import lost_oldest, require_acknowledged
@@ -63,22 +63,25 @@ class CommitLog:
         if last is None:
             self._look()
             return self._last
-        rebuilt, epoch = None, last.epoch
+        rebuilt, epoch, differences = None, last.epoch, self._differences
+        bodies: list[tuple[int, JsonObject]] = []  # Noted once all are read: a store may fail in between.
         while True:
             try:
                 body = self._records.read(epoch + 1, is_next=True)
             except MissingFileError:
                 break
             if body["whole"]:
-                rebuilt, self._differences = Rebuilt(Commit.from_json(body)), 0
+                rebuilt, differences = Rebuilt(Commit.from_json(body)), 0
             else:
                 rebuilt = rebuilt or Rebuilt(last)
                 self._records.go_on(rebuilt, epoch + 1, body)
-                self._differences += 1
-            self._records.add(epoch + 1, body)
+                differences += 1
+            bodies.append((epoch + 1, body))
             epoch = body["epoch"]
         if rebuilt is not None:
-            self._last = rebuilt.commit()
+            self._last, self._differences = rebuilt.commit(), differences
+            for first, body in bodies:
+                self._records.add(first, body)
         elif not self._is_there(self._records.firsts[-1]):
             self._look()  # Others are so far ahead that the records known here are swept.
         return self._last

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, first_line
 
 from ..store import Acknowledged, Store
+from .beside_writer import TRIES, records_there
 from .commits import PieceRef
 from .differences import refs_in
 from .marker import MARKER, is_checkpoint
@@ -40,11 +41,21 @@ class Verified:
 def verify(store: Store) -> Verified:
     """Read all files that the retained commits name, and those that an application would read to continue from there.
 
-    Cost: all bytes of the checkpoint.
+    Where a writer has meanwhile deleted commits with their files, those that are retained now are read. Cost: all bytes of the
+    checkpoint.
 
     Raises:
         CheckpointError: there is no checkpoint at all.
     """
+    for _ in range(TRIES):
+        before = records_there(store)
+        found = _verified(store)
+        if not found.faults or records_there(store) == before:
+            break
+    return found
+
+
+def _verified(store: Store) -> Verified:
     acknowledged, faults = _acknowledged(store), []
     try:
         if not is_checkpoint(store):

@@ -17,6 +17,7 @@ from evercurrent.core.data.schema import listed
 from evercurrent.core.state.snapshot import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
+from ..checkpoint.beside_writer import read_beside_writer
 from ..checkpoint.compacting import compact as compacted
 from ..checkpoint.pending import pending_inputs
 from ..checkpoint.rebucket import rebucket as rebucketed
@@ -61,7 +62,8 @@ Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="The
 @app.command("ls")
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
     """List the readable commits, the newest first, with the size of their states and of what each has added."""
-    with errors_as_sentences(debug):
+
+    def read() -> list[RenderableType]:
         log, last = _last(store_at(path))
         table = _table(
             "epoch", "time", "entries", "bytes", "new", "delta rows", "delta bytes", right=(0, 2, 3, 4, 5, 6)
@@ -84,13 +86,17 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
             if since
             else ""
         )
-        _print(table, "", f"{_counted(count, 'commit')}{more}{input_only}")
+        return [table, "", f"{_counted(count, 'commit')}{more}{input_only}"]
+
+    with errors_as_sentences(debug):
+        _print(*read_beside_writer(store_at(path), read))
 
 
 @app.command()
 def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
     """Show the content of a commit: states by size, views, sources with position and watermark, readers."""
-    with errors_as_sentences(debug):
+
+    def read() -> list[RenderableType]:
         log, _ = _last(store_at(path))
         commit = to_go_on_from(log) if epoch is None else log.at(epoch)
         sizes = state_sizes(commit)
@@ -99,7 +105,10 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
             parts.append(
                 f"and {_counted(len(sizes) - most, 'smaller state')}; all with --states {len(sizes)}"
             )
-        _print(*parts, "", _views(commit), "", _sources(commit), *_readers(commit))
+        return [*parts, "", _views(commit), "", _sources(commit), *_readers(commit)]
+
+    with errors_as_sentences(debug):
+        _print(*read_beside_writer(store_at(path), read))
 
 
 @app.command()
@@ -172,7 +181,8 @@ def prove(path: Where, name: App, sample: Sample = None, debug: Debug = False) -
     is shown with the rows, and the commit from which on they differ; the exit code is then 1. Nothing is written.
     """
     with errors_as_sentences(debug):
-        log, last = _last(store_at(path))
+        store = store_at(path)
+        log, last = read_beside_writer(store, lambda: _last(store))
         engine = load(name).engine
         if any(source.get("retained") for source in last.plan.get("sources", {}).values()):
             engine.retain_rows()

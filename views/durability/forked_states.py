@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from evercurrent.core.columns.key_hash import hashing_by
-from evercurrent.core.data.errors import CheckpointError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Checkpoint, Commit, CommitLog, Pieces, Saver
+from ..checkpoint.beside_writer import read_beside_writer
 from ..checkpoint.marker import is_checkpoint
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
@@ -52,12 +53,7 @@ def committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows
         EpochGoneError: there is no commit of that epoch, or it is no longer retained.
         CheckpointError: it is no checkpoint, is of another plan, is in buckets, or is damaged.
     """
-    for _ in range(2):
-        try:
-            return _committed_states(plan, checkpoint, epoch, rows)
-        except MissingFileError:
-            continue  # Its writer has swept the files of an old commit meanwhile.
-    return _committed_states(plan, checkpoint, epoch, rows)
+    return read_beside_writer(checkpoint.store, lambda: _committed_states(plan, checkpoint, epoch, rows))
 
 
 def _committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows: int) -> ForkedStates:

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.data.errors import MissingFileError
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import CommitLog, Pieces
+from ..checkpoint.beside_writer import read_beside_writer
 from ..concurrency.turns import Guard
 from ..epochs.records import EvaluatedEpoch, Noted
 from ..plan.plan import Plan
@@ -75,13 +75,12 @@ class PastReader:
         return self._read(waiting, lambda past: past.contents(view, epoch, ledger))
 
     def _read(self, waiting: Sequence[EvaluatedEpoch], read: Callable[[Past], Read]) -> Read:
-        """Return the result of a read, repeated with the newest log if the files were swept meanwhile."""
+        """Return the result of a read, begun again with the newest log if files were swept meanwhile."""
         with self._guard.lock:
-            try:
-                return read(self._now(waiting))
-            except MissingFileError:
-                self._log = None
-                return read(self._now(waiting))
+            return read_beside_writer(self._store, lambda: read(self._now(waiting)), self._look)
+
+    def _look(self) -> None:
+        self._log = None
 
     def _now(self, waiting: Sequence[EvaluatedEpoch]) -> Past:
         if self._log is None:

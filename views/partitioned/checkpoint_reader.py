@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.data.errors import CheckpointError, InputError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.schema import EPOCH, listed
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces
+from ..checkpoint.beside_writer import read_beside_writer
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.digest_schemes import EarlierNames
@@ -65,7 +66,7 @@ class CheckpointReader:
         self._expected: _Declared | None = None
         self._guard = RLock()
         self._checked: Mapping[str, Any] | None = None
-        self._look()
+        read_beside_writer(store, self._look)
 
     def expect(self, plan: Plan | None) -> None:
         """Expect a commit with a plan that has changed, from which on that one is read; None: there will be none."""
@@ -200,13 +201,9 @@ class CheckpointReader:
         require_all_states(self.store.url, match)
 
     def _steadily(self, read: Callable[[], Read]) -> Read:
-        """Return the result of a function that reads files, called once more if one is missing, as it may just have been deleted."""
+        """Return the result of a function that reads files, begun again if its writer has just deleted one."""
         with self._guard:
-            try:
-                return read()
-            except MissingFileError:
-                self._look()
-                return read()
+            return read_beside_writer(self.store, read, self._look)
 
     def _look(self) -> None:
         """Read the log of the checkpoint from the start."""
