@@ -49,10 +49,10 @@ def verify(store: Store) -> Verified:
     """
     for _ in range(TRIES):
         before = records_there(store)
-        found = _verified(store)
-        if not found.faults or records_there(store) == before:
+        checked = _verified(store)
+        if not checked.faults or records_there(store) == before:
             break
-    return found
+    return checked
 
 
 def _verified(store: Store) -> Verified:
