@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from evercurrent.core.data.errors import CheckpointError
-from evercurrent.views.checkpoint import DeltaRef, Pieces
+from evercurrent.core.data.schema import listed
+from evercurrent.views.checkpoint import Commit, DeltaRef, Pieces
 from evercurrent.views.durability.time_travel import BORN, delta_files
 from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.store import store_at
@@ -75,6 +76,7 @@ class EpochReader(DataSourceStreamReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._log = options.log()
+        self._columns = _columns_of(self._log.last, options.view)
         self._first: int | None = options.since
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -101,11 +103,33 @@ class EpochReader(DataSourceStreamReader):
                 "the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
             )
 
+    def _require_same_view(self, last: Commit | None) -> None:
+        columns = _columns_of(last, self._options.view)
+        if columns == self._columns or last is None:
+            return
+        if columns is None:
+            raise CheckpointError(
+                f"{self._options.where} is no longer there, it was dropped by epoch {last.epoch}; stop this query, or declare the view "
+                "again and begin with a new checkpointLocation"
+            )
+        raise CheckpointError(
+            f"{self._options.where} has other columns by epoch {last.epoch}, {listed(columns)}, and this query began with "
+            f"{listed(self._columns or {})}; begin with a new checkpointLocation"
+        )
+
     def _refs(self, since: int, until: int) -> list[DeltaRef]:
         last = self._log.refresh()
+        self._require_same_view(last)
         born = {} if last is None else last.facts.get(BORN, {})
         refs = delta_files(self._log, self._options.view, since, born)
         return [ref for ref in refs if ref.epoch <= until]
+
+
+def _columns_of(commit: Commit | None, view: str) -> Mapping[str, str] | None:
+    """Return the columns of a view as of a commit, with their types; None if there is no such view."""
+    declared = {} if commit is None else commit.plan["views"].get(view, {})
+    columns: Mapping[str, str] | None = declared.get("columns")
+    return columns
 
 
 class UnlimitedReader(EpochReader):

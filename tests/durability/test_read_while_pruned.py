@@ -194,3 +194,14 @@ def test_a_log_that_cannot_be_read_to_its_end_is_read_again(writer: ec.Engine, t
     assert last is not None
     assert last.epoch == writer.epoch_number
     assert log.epochs() == sorted(set(log.epochs())) == CommitLog(LocalStore(tmp_path)).epochs()
+
+
+def test_a_reader_of_a_view_that_its_writer_drops(writer: ec.Engine, tmp_path: Path) -> None:
+    views = spark_bridge.views(declared(), tmp_path)
+    assert views["sums"].read().height == 1
+    writer.drop_view("sums")
+    push(writer, 1)
+    with pytest.raises(
+        CheckpointError, match=r"view 'sums' is no longer in the checkpoint .*, its writer has dropped it"
+    ):
+        views["sums"].read()

@@ -304,6 +304,35 @@ def test_deltas_of_a_view_that_was_declared_anew_begin_with_it(checkpoint):
             read()
 
 
+def test_a_stream_of_a_view_that_is_dropped_or_gets_other_columns_ends(checkpoint):
+    """It would wait for ever, or get rows that do not fit."""
+    engine = ec.Engine(checkpoint=checkpoint)
+    rows = engine.source("rows", {"k": pl.Int64}, retained=True)
+    for name in ("dropped", "replaced", "kept"):
+        engine.view(name, rows.group_by("k").len())
+    engine.push("rows", {"k": [1]})
+    engine.checkpoint()
+    streams = {
+        name: ViewDeltas({"path": str(checkpoint), "view": name}).streamReader(None)
+        for name in ("dropped", "replaced", "kept")
+    }
+    engine.drop_view("dropped")
+    engine.view("replaced", rows.group_by("k").agg(least=pl.col("k").min()), replace=True)
+    engine.push("rows", {"k": [2]})
+    engine.checkpoint()
+    there = {"epoch": engine.epoch_number}
+    assert streams["kept"].partitions({"epoch": 1}, there)
+    with pytest.raises(
+        CheckpointError, match=r"view 'dropped' of .* is no longer there, it was dropped by epoch"
+    ):
+        streams["dropped"].partitions({"epoch": 1}, there)
+    with pytest.raises(
+        CheckpointError, match=r"other columns by epoch .*'k', 'least', and this query began with 'k', 'len'"
+    ):
+        streams["replaced"].partitions({"epoch": 1}, there)
+    engine.close()
+
+
 def test_epochs_that_are_no_longer_retained_are_named(spark, writer):
     for epoch in range(6):
         writer.commit(delta(epoch, ("a", 1)), upto=epoch)

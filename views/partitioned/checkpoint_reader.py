@@ -192,6 +192,12 @@ class CheckpointReader:
 
     def _require_plan(self, commit: Commit) -> None:
         match = check_plan(commit.plan, self._declared.plan, self._declared.compiled, self._drop)
+        before = {} if self._checked is None else self._checked["views"]
+        if dropped := [view for view in match.to_fill if view in before and view not in commit.plan["views"]]:
+            raise CheckpointError(
+                f"view {listed(dropped)} is no longer in the checkpoint {self.store.url}, its writer has dropped it by epoch "
+                f"{commit.epoch}; make a reader of the views that are there"
+            )
         if match.to_fill:
             raise CheckpointError(
                 f"view {listed(match.to_fill)} is new to the checkpoint {self.store.url}, which has no rows of it "
