@@ -194,6 +194,25 @@ def test_sources_and_views_come_and_go(shop: Path) -> None:
     assert "view 'sizes' has other columns, and its deltas are written to a file" in sentence
 
 
+def test_a_source_that_is_read_stays(shop: Path, monkeypatch: Any) -> None:
+    """The rows that come next would have none, and those before would be dropped with it."""
+    push = ec.Engine.push
+
+    def saving(self: ec.Engine, *args: Any, **kwargs: Any) -> int:
+        epoch = push(self, *args, **kwargs)
+        if epoch == 1:
+            edited(shop, 'engine.source("sales"', 'engine.source("sold"')
+        return epoch
+
+    monkeypatch.setattr(ec.Engine, "push", saving)
+    (shop.parent / "sales.csv").write_text("shop,price\nnorth,3\nsouth,4\nwest,5\n")
+    ended = run(shop, "--reload", "--batch-rows", "1")
+    assert ended.exit_code == 0, ended.output
+    words = " ".join(ended.output.split())
+    assert "not taken up, the views are as before: source 'sales' is gone, of which rows are read" in words
+    assert "rows read 3" in words
+
+
 def test_a_run_takes_up_its_file_between_two_epochs(shop: Path, monkeypatch: Any) -> None:
     """Deltas go on with the difference."""
     epochs = []

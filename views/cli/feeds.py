@@ -1,7 +1,7 @@
 """Feeds, from which the rows of a run come: files of several sources in turn, or rows that an application makes."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +45,11 @@ class Feed(Protocol):
 
     def chunks(self) -> Iterator[Chunk | None]:
         """Yield the chunks; None if there is nothing to read now but may be later."""
+        ...
+
+    @property
+    def sources(self) -> Set[str]:
+        """The sources of which it has had rows, or reads files."""
         ...
 
     @property
@@ -97,6 +102,10 @@ class FileFeed:
                         file=batch.file,
                         is_only_file=self._readers[name].is_one_file,
                     )
+
+    @property
+    def sources(self) -> Set[str]:
+        return self._readers.keys()
 
     @property
     def sizes(self) -> dict[str, tuple[tuple[str, int], ...]]:
@@ -152,6 +161,10 @@ class ArrivingFeed:
                 yield chunk.source, chunk.frame
 
     @property
+    def sources(self) -> Set[str]:
+        return self._files.sources
+
+    @property
     def share(self) -> float | None:
         """The share that has been read; rows may still wait for their time to arrive."""
         read = self._files.share
@@ -173,11 +186,17 @@ class MadeFeed:
         self._made = frames
         self._total = total_rows
         self._rows = 0
+        self._sources: set[str] = set()
 
     def chunks(self) -> Iterator[Chunk | None]:
         for chunk in _chunks(self._made, "batch {} of the application's own input"):
             self._rows += chunk.frame.height
+            self._sources.add(chunk.source)
             yield chunk
+
+    @property
+    def sources(self) -> Set[str]:
+        return self._sources
 
     @property
     def share(self) -> float | None:

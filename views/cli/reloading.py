@@ -27,10 +27,13 @@ class Reloading:
         self._engine = application.engine
         self._seen = self._mark()
 
-    def taken(self, keep: Iterable[str], written: Mapping[str, pl.Schema]) -> tuple[Application | None, str]:
+    def taken(
+        self, keep: Iterable[str], written: Mapping[str, pl.Schema], read: Iterable[str] = ()
+    ) -> tuple[Application | None, str]:
         """Return the application as it was saved since, if it was and could be taken up, and a sentence; empty if it was not.
 
-        ``keep`` are the views that may not be dropped, as they are shown or written, ``written`` the columns of the latter.
+        ``keep`` are the views that may not be dropped, as they are shown or written, ``written`` the columns of the latter, and
+        ``read`` the sources that may not be dropped, as rows of them come.
         """
         mark = self._mark()
         if mark == self._seen or mark is None:
@@ -40,6 +43,10 @@ class Reloading:
             edited = self._loaded()
             if missing := [view for view in keep if view not in edited.engine.views]:
                 raise ApplicationError(f"view {listed(missing)} is gone, which is shown or written")
+            if unread := [source for source in read if source not in edited.engine.sources]:
+                raise ApplicationError(
+                    f"source {listed(unread)} is gone, of which rows are read; declare it again, or start the run again without it"
+                )
             for view, schema in written.items():
                 if list(edited.engine.views[view].schema.items()) != list(schema.items()):
                     raise ApplicationError(

@@ -110,7 +110,8 @@ class Run:
         """Take up the file of the application, if it was saved, and show what that has changed."""
         self._deltas.clear()
         schemas = {name: self._application.engine.views[name].schema for name in self._files}
-        application, sentence = reloading.taken(self._subscribed & {self._shown.name, *self._files}, schemas)
+        needed = self._subscribed & {self._shown.name, *self._files}
+        application, sentence = reloading.taken(needed, schemas, self._feed.sources)
         if not sentence:
             return
         self._screen.note(sentence)
