@@ -36,7 +36,7 @@ MEASURES = (
 def measure(settings: Settings) -> Figure:
     keys = QUICK if settings.quick else KEYS
     program = Program(OURS, "bench.programs.added_view", ("--keys", str(keys)))
-    outcomes = interleave([program], settings.runs, settings.timeout, settings.say)
+    outcomes = interleave([program], settings.runs, settings.timeout, settings.report)
     several = outcomes[OURS]
     reason = failure(several)
     note = f"failed: {reason}" if reason else ""

@@ -21,7 +21,7 @@ MEASURES = (
 def measure(settings: Settings) -> Figure:
     rows = 200_000 if settings.quick else ROWS
     program = Program(OURS, "bench.programs.lineage", ("--rows", str(rows)))
-    outcomes = interleave([program], settings.runs, settings.timeout, settings.say)
+    outcomes = interleave([program], settings.runs, settings.timeout, settings.report)
     several = outcomes[OURS]
     reason = failure(several)
     note = f"failed: {reason}" if reason else ""

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -255,28 +256,27 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     rows_of_epochs = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
-    watermark = {"event_time": "at", "watermark": ec.bounded_delay("10s")} if operator.timed else {}
-    kind = "diffs" if operator.retracting else "append"
-    source = engine.source("rows", dict(COLUMNS), kind=kind, **watermark)
+    source = engine.source(
+        "rows",
+        dict(COLUMNS),
+        kind="diffs" if operator.retracting else "append",
+        event_time="at" if operator.timed else None,
+        watermark=ec.bounded_delay("10s") if operator.timed else None,
+    )
     dimension = engine.source("other", {"key": pl.Int64, "label": pl.Int64})
     view = engine.view("view", operator.declared(source, dimension))
     engine.push("other", other)
     before = 1 if loaded else 0
     for batch in rows_of_epochs.batches[:before]:
         engine.push("rows", batch)
-    pushes = [
-        seconds_of(lambda batch=batch: engine.push("rows", batch))
-        for batch in rows_of_epochs.batches[before:]
-    ]
+    pushes = [seconds_of(partial(engine.push, "rows", batch)) for batch in rows_of_epochs.batches[before:]]
     reading = seconds_of(view.read)
 
     def evaluated(there: pl.DataFrame) -> pl.DataFrame:
         return operator.evaluated(there.lazy(), other.lazy()).collect()
 
     floor = statistics.median(seconds_of(lambda: evaluated(rows_of_epochs.there[-1])) for _ in range(3))
-    recomputing = sum(
-        seconds_of(lambda there=there: evaluated(there)) for there in rows_of_epochs.there[before:]
-    )
+    recomputing = sum(seconds_of(partial(evaluated, there)) for there in rows_of_epochs.there[before:])
     truth = evaluated(rows_of_epochs.there[-1])
     assert_frame_equal(
         view.read().select(truth.columns), truth, check_row_order=False, check_dtypes=False, rel_tol=1e-9

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,8 +13,10 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
 from evercurrent.views.dataframe.package_hints import NAMES
+from evercurrent.views.dataframe.pandas_hints import OF_PANDAS
 from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
+LOCK = Path(__file__).parents[2] / "requirements.lock"
 COLUMNS = {"k": pl.String, "x": pl.Int64, "y": pl.Float64}
 X, Y = pl.col("x"), pl.col("y")
 ROWS = [("a", 1, 0.5, 1), ("a", 5, 1.5, 1), ("b", 4, None, 1), ("b", 9, 2.0, 1), ("c", 7, 1.0, 1)]
@@ -94,6 +98,39 @@ def test_names_of_spark_that_are_hinted_are_not_there() -> None:
     for name in OF_SPARK_GROUPS:
         with pytest.raises(AttributeError, match=f"a grouped collection has no '{name}': "):
             getattr(source.group_by("k"), name)
+
+
+def test_names_of_pandas_that_are_hinted_are_not_there_unless_polars_has_them() -> None:
+    source = ec.Engine().source("s", COLUMNS)
+    for name in OF_PANDAS:
+        with pytest.raises(AttributeError, match=f"a collection has no '{name}': "):
+            getattr(source, name)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyspark"])
+def test_every_name_of_a_frame_has_a_hint(library: str) -> None:
+    """Of the versions that are locked; a later one may have new names."""
+    frames: dict[str, tuple[str, str]] = {
+        "pandas": ("pandas", "DataFrame"),
+        "polars": ("polars", "LazyFrame"),
+        "pyspark": ("pyspark.sql", "DataFrame"),
+    }
+    module, name = frames[library]
+    frame = getattr(pytest.importorskip(module), name)
+    engine = ec.Engine()
+    source = engine.source("s", COLUMNS)
+    bare = []
+    for of in (source, engine.view("v", source)):
+        for each in dir(frame):
+            try:
+                getattr(of, each)
+            except AttributeError as error:
+                if each[0] != "_" and "has no attribute" in str(error) and ": " not in str(error):
+                    bare.append(each)
+    version = metadata.version(library)
+    if bare and f"{library}=={version} " not in LOCK.read_text("utf-8"):
+        pytest.skip(f"{library} {version} has names that the locked version does not have: {bare}")
+    assert not bare
 
 
 # Reading

@@ -8,6 +8,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 
+from .pandas_hints import OF_PANDAS
 from .spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
 _NO_ORDER = "its rows have no order"
@@ -23,6 +24,7 @@ _READ = "it is declared and not computed; what a view of it holds is in view.rea
 _GROUPED = "use .agg(...), .top_k(...), .bottom_k(...) or .limit(...)"
 
 _OF_COLLECTIONS = {
+    **OF_PANDAS,
     **OF_SPARK_COLLECTIONS,
     **dict.fromkeys(("sort", "set_sorted", "reverse", "merge_sorted"), _SORT),
     **dict.fromkeys(("head", "tail", "first", "last", "slice", "gather", "gather_every"), _FIRST),

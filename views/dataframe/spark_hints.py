@@ -15,6 +15,11 @@ _NULLS = 'use .filter(pl.col("x").is_not_null())'
 _FILL = 'use .with_columns(pl.col("x").fill_null(...))'
 _PARTITIONS = "rows are in no partitions; leave it out"
 _MEMORY = "views are kept anyway; leave it out"
+_APPROXIMATE = (
+    "aggregates are exact here; use .group_by(...).agg(...), with group_by() for all rows as one group"
+)
+_PLAN = "use engine.explain(), which prints the plan with rows, bytes and time"
+_SESSION = "a collection belongs to no session of Spark; spark_bridge.run(engine, ...) runs its engine in one"
 _AGGREGATE = "use .group_by().agg(...), which has all rows as one group"
 
 OF_SPARK_COLLECTIONS: Mapping[str, str] = {
@@ -38,7 +43,25 @@ OF_SPARK_COLLECTIONS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("groupBy", "groupby"), "use .group_by(...)"),
     **dict.fromkeys(("mapInPandas", "mapInArrow", "map"), "use .map_batches(function)"),
-    **dict.fromkeys(("createOrReplaceTempView", "createTempView", "registerTempTable"), _VIEW),
+    **dict.fromkeys(
+        ("createOrReplaceTempView", "createTempView", "registerTempTable", "createGlobalTempView",
+         "createOrReplaceGlobalTempView", "asTable"),
+        _VIEW,
+    ),
+    **dict.fromkeys(("approxQuantile", "freqItems", "stat", "summary", "cov", "corr", "crosstab"), _APPROXIMATE),
+    **dict.fromkeys(("executionInfo", "semanticHash", "sameSemantics", "inputFiles"), _PLAN),
+    **dict.fromkeys(("sparkSession", "sql_ctx", "isLocal"), _SESSION),
+    **dict.fromkeys(("zip", "zipWithIndex", "offset"), _ORDER),
+    **dict.fromkeys(("exists", "scalar", "lateralJoin", "nearestByJoin"), "use .join(other, on=...), or .join(other, how='semi')"),
+    **dict.fromkeys(("metadataColumn", "withMetadata", "colRegex"), "use .select(...) with polars expressions, as cs.matches(...)"),
+    "isEmpty": f"{_VIEW}; it is empty if len(view) is 0",
+    "mergeInto": "declare the source with kind='upsert' and key=, and push the changes into it",
+    "observe": "engine.stats() has the rows, bytes and seconds of each view",
+    "repartitionById": _PARTITIONS,
+    "sampleBy": 'the same input must give the same result; use .filter(pl.col("id").hash() % 10 == 0)',
+    "storageLevel": _MEMORY,
+    "to": "use .cast(...) and .select(...)",
+    "toJSON": f"{_VIEW}; use view.read().write_ndjson(...)",
     **dict.fromkeys(
         ("rollup", "cube", "groupingSets"), "use a .group_by(...) for each level, and .concat(...)"
     ),
@@ -67,7 +90,7 @@ OF_SPARK_COLLECTIONS: Mapping[str, str] = {
     "withColumns": "use .with_columns(name=...)",
     "withColumnsRenamed": "use .rename({old: new})",
     "withWatermark": "give event_time= and watermark=ec.bounded_delay(...) to engine.source(...), and .lateness(...) to the windows",
-}
+}  # fmt: skip
 
 OF_SPARK_GROUPS: Mapping[str, str] = {
     "avg": "use .mean(), or .agg(pl.col(x).mean())",
