@@ -107,6 +107,16 @@ def test_names_of_pandas_that_are_hinted_are_not_there_unless_polars_has_them() 
             getattr(source, name)
 
 
+def test_no_hint_of_a_view_says_to_declare_one() -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", COLUMNS))
+    for name in {*OF_PANDAS, *OF_SPARK_COLLECTIONS} - set(dir(view)):
+        with pytest.raises(AttributeError, match=f"a collection has no '{name}': ") as raised:
+            getattr(view, name)
+        assert "declare a view" not in str(raised.value), name
+        assert "view of it" not in str(raised.value), name
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyspark"])
 def test_every_name_of_a_frame_has_a_hint(library: str) -> None:
     """Of the versions that are locked; a later one may have new names."""

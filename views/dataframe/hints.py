@@ -93,13 +93,15 @@ def _of_view(name: str, instead: str) -> str:
         return "use .to_pandas() or .to_arrow()"
     if name in ("tail", "first", "last", "slice", "sort", "orderBy"):
         return f"{instead}; of what it holds now, use .read().sort(...)"
-    if instead == _READ and hasattr(pl.DataFrame, name):
+    if instead in (_READ, OF_PANDAS.get(name)) and hasattr(pl.DataFrame, name):
         return f"use .read().{name}, of what it holds now"
     if instead == _READ or instead == OF_SPARK_COLLECTIONS["collect"]:
         return "use .read(), for what it holds now"
     if instead == OF_SPARK_COLLECTIONS["writeStream"]:
         return "use .subscribe(f) or .deltas(); spark_bridge.run(engine, ...) runs it inside Spark"
-    return instead
+    if instead.startswith("declare a view"):
+        return instead.partition("; ")[2] or "this is a view already; use .read(), for what it holds now"
+    return instead.replace("a view of it", "the view")
 
 
 def _nearest(name: str, collection: object, hints: Mapping[str, str]) -> str | None:

@@ -20,7 +20,7 @@ _NULL = 'use .filter(pl.col("x").is_null()), or .is_not_null()'
 _FILL = 'use .with_columns(pl.col("x").fill_null(...))'
 _DUPLICATES = "use .group_by(...).agg(n=pl.len()).filter(pl.col('n') > 1)"
 _READ = "declare a view with engine.view(name, collection); view.to_pandas() is what it holds, as a frame of pandas"
-_SHAPE = "use .schema or .columns; how many rows there are is len(view) of a view of it"
+_SHAPE = "use .schema or .columns; len() of a view of it is the number of rows"
 _RESHAPE = "its columns would depend on the rows; write an aggregate for each, as in pl.col(x).filter(pl.col(y) == 'red').sum()"
 _NAMES = "use .rename({old: new})"
 
