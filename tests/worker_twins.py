@@ -17,7 +17,7 @@ from evercurrent.views.compiler.builder import Compiled
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.concurrency.teams import Team
 from evercurrent.views.engine.epoch_runner import Running
-from evercurrent.views.engine.roles import EpochResult, InMemory, TakenInput
+from evercurrent.views.engine.roles import EpochResult, TakenInput
 from evercurrent.views.engine.worker_evaluator import WorkerEvaluator
 from evercurrent.views.epochs.choreography import Choreography
 from evercurrent.views.epochs.records import EpochInput
@@ -65,7 +65,7 @@ class WorkerTwinRunning(Running):
     def __init__(self, engine: WorkerTwin, own: Running) -> None:
         super().__init__(own._plan, own._sources, own._views, own.log, own.turn)
         self._engine = engine
-        self._follows = Choreography[TakenInput, EpochResult](InMemory(), Nobody())
+        self._follows = Choreography[TakenInput, EpochResult](None, Nobody())
 
     def _step(
         self, compiled: Compiled, now: Now, epoch_input: EpochInput, silent: Container[str] | None = None

@@ -212,14 +212,15 @@ def _grouped(keys: Keys, order: Index, first: Words) -> Groups:
     """Return the groups of keys, whose first words are in this order."""
     if len(order) == 1:
         return Groups(order, np.zeros(1, np.intp), keys)
-    ordered = Keys(first, None if keys.second is None else keys.second[order])
-    if ordered.second is not None:
-        same = ordered.first[1:] == ordered.first[:-1]
-        if (same & (ordered.second[1:] != ordered.second[:-1])).any():
+    second = None if keys.second is None else keys.second[order]
+    if keys.second is not None and second is not None:
+        if ((first[1:] == first[:-1]) & (second[1:] != second[:-1])).any():
             order = _sorted_by_second(keys, order, first)
-            ordered = keys.take(order)
-    starts = boundaries(ordered)
-    return Groups(order, starts, ordered if len(starts) == len(order) else ordered.take(starts))
+            first, second = keys.first[order], keys.second[order]
+    starts = boundaries(Keys(first, second))
+    if len(starts) < len(order):
+        first, second = first[starts], None if second is None else second[starts]
+    return Groups(order, starts, Keys(first, second))
 
 
 def _sorted_by_second(keys: Keys, order: Index, first: Words) -> Index:

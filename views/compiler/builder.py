@@ -99,10 +99,6 @@ class Compiled:
         ]
         return [(name, delta) for _, name, delta in sorted(touched, key=lambda each: each[0])]
 
-    def arrivals_in(self, visited: Deltas) -> list[str]:
-        """Return the sources with event time whose rows or clocks an epoch touches."""
-        return [name for node, name in self.arrivals.items() if node in visited]
-
     def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """Return the rows that an epoch brings to sources with event time."""
         return {name: deltas[node].frame for node, name in self.arrivals.items() if node in deltas}

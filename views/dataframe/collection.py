@@ -23,7 +23,7 @@ from .joins import join_nodes
 from .operator_hints import RefusedAsTable
 from .row_methods import ColumnNames, RowCalls
 from .short_forms import AggregateForms, unpivoted
-from .windowing import forbid_double_counting, windowed_group
+from .windowing import windowed_group
 from .windows import described
 
 JoinHow = JoinKind | Literal["cross"]
@@ -297,7 +297,7 @@ class GroupedCollection(AggregateForms["Collection"]):
         """
         of = self._collection
         where = of._where("agg")
-        forbid_double_counting(where, of._plan, of._place)
+        _forbid_double_counting(where, of._plan, of._place)
         if of._windowing is not None:
             return self._windowed(of, of._windowing, aggs, named_aggs)
         time = of._event_time
@@ -406,3 +406,18 @@ def require_collection(where: str, plan: Plan, value: object) -> None:
 
 def _either(both: ColumnNames | None, own: ColumnNames | None) -> ColumnNames:
     return own if own is not None else both if both is not None else ()
+
+
+def _forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
+    """Check that no accumulating panes are grouped again, since each of them holds what those before it held.
+
+    Raises:
+        PlanError: some are grouped again.
+    """
+    repeats = plan.counts_again(place)
+    if repeats is not None:
+        raise PlanError(
+            f"{where}: {plan.name_of(repeats)} emits accumulating panes, each of which holds what those before it "
+            "held: grouped again, rows would count twice. Use .latest(), the last pane of each window, or "
+            ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
+        )

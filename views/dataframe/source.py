@@ -62,6 +62,17 @@ class Source(Collection, OfOneEngine):
         """How positions of its input are compared."""
         self._take: Callable[..., int] | None = None
         """The method ``push`` of the engine that has declared it."""
+        self._changed = Changed(
+            f"source {declared.name!r}", self.schema, self.kind, self.key, self.sequence_by
+        )
+        format = declared.format
+        self.arriving: pl.Schema = self.schema if format is None else format.arriving(self._changed)
+        """The columns that are pushed, besides ``_diff``: those of its rows, or those of messages."""
+        self.read_as: pl.Schema = self.arriving
+        """The types as which columns of Python values are read; a message may be a text or bytes."""
+        if format is not None:
+            texts = {name: dtype for name, dtype in self.arriving.items() if dtype != pl.Binary}
+            self.read_as = pl.Schema(texts)
 
     def push(
         self,
@@ -122,26 +133,6 @@ class Source(Collection, OfOneEngine):
     def format(self) -> ChangeFormat | None:
         """The format of the messages in which its changes come; None if rows come as they are."""
         return self._declared.format
-
-    @property
-    def arriving(self) -> pl.Schema:
-        """The columns that are pushed, besides ``_diff``: those of its rows, or those of messages."""
-        return self.schema if self.format is None else self.format.arriving(self._changed)
-
-    @property
-    def read_as(self) -> pl.Schema:
-        """The types as which columns of Python values are read; a message may be a text or bytes."""
-        return pl.Schema(
-            {
-                name: dtype
-                for name, dtype in self.arriving.items()
-                if self.format is None or dtype != pl.Binary
-            }
-        )
-
-    @property
-    def _changed(self) -> Changed:
-        return Changed(f"source {self.name!r}", self.schema, self.kind, self.key, self.sequence_by)
 
     def decoded(self, messages: PushedFrame) -> Decoded:
         """Return the rows of messages, as they are pushed.

@@ -369,21 +369,6 @@ def _check_differences(
         )
 
 
-def forbid_double_counting(where: str, plan: Plan, place: PlanId) -> None:
-    """Check that no accumulating panes are grouped again, since each of them holds what those before it held.
-
-    Raises:
-        PlanError: some are grouped again.
-    """
-    repeats = plan.counts_again(place)
-    if repeats is not None:
-        raise PlanError(
-            f"{where}: {plan.name_of(repeats)} emits accumulating panes, each of which holds what those before it "
-            "held: grouped again, rows would count twice. Use .latest(), the last pane of each window, or "
-            ".accumulate('retracting'), or insist with .accumulate('accumulating', allow_regrouping=True)"
-        )
-
-
 def require_time(where: str, name: str, dtype: pl.DataType) -> None:
     """Check that a column may be event time."""
     if not (dtype == pl.Date or isinstance(dtype, pl.Datetime)):

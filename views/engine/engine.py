@@ -381,11 +381,6 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         return self._workers
 
     @property
-    def on_bad_rows(self) -> OnBadRows:
-        """Return what happens to a row that does not fit, or with which a view cannot be computed."""
-        return self._on_bad_rows
-
-    @property
     def declared(self) -> Plan:
         """The declarations, for other drivers of the same views."""
         return self._plan

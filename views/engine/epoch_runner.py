@@ -43,7 +43,7 @@ from .published import Published
 from .publisher import Publisher
 from .refusing_engine import RefusingEngine
 from .reopening import Reopening
-from .roles import CircuitEvaluator, EpochResult, FilledViews, InMemory, InputLog, OnDisk, TakenInput
+from .roles import CircuitEvaluator, EpochResult, FilledViews, InputLog, OnDisk, TakenInput
 from .view import View
 from .view_driver import ViewDriver
 from .worker_evaluator import WorkerEvaluator
@@ -105,9 +105,7 @@ class Running:
         self._refusing: tuple[object, RefusingEngine] | None = None
         """The evaluator of epochs in which bad rows are refused, and the one that it uses."""
         keeper = (
-            InMemory()
-            if durability is None
-            else OnDisk(durability, self._commit_metadata, self.readers.delivered)
+            None if durability is None else OnDisk(durability, self._commit_metadata, self.readers.delivered)
         )
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self.turn = turn

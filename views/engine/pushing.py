@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -103,10 +103,12 @@ def gathered(engine: object) -> Iterator[OpenEpoch]:
 class Pushing(ServedViews, ABC):
     """The methods of an engine that take input, each batch once, and run an epoch over it."""
 
+    _on_bad_rows: OnBadRows
+
     @property
-    @abstractmethod
     def on_bad_rows(self) -> OnBadRows:
         """Return what happens to a row that does not fit, or with which a view cannot be computed."""
+        return self._on_bad_rows
 
     @tagged("views.engine:Engine.push")
     def push(

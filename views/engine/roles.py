@@ -1,5 +1,4 @@
-"""Two of the roles in an engine's epochs: the evaluator steps the circuit of this process, the keeper writes to a checkpoint,
-if any."""
+"""Two of the roles in an engine's epochs: the evaluator steps the circuit of this process, the keeper writes to a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from evercurrent.core.circuit.circuit import Deltas, EpochDeltas
+from evercurrent.core.circuit.circuit import EpochDeltas
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.snapshot import Saved
@@ -73,15 +72,17 @@ class CircuitEvaluator:
 
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
-        staged = self._staged = self.compiled.circuit.evaluate(now, taken_input.arrived)
-        deltas = ViewDeltas.of(now.epoch, self.compiled.of_views(staged.deltas, taken_input.silent))
-        return EpochResult(
-            EvaluatedEpoch(now.epoch, now.instant, self._marks_after(staged.deltas), deltas),
-            taken_input.epoch_input.positions,
-            self.compiled.timed_rows(staged.deltas),
-            tuple(self.compiled.views_at(staged.deltas)),
-            untimed=self.compiled.untimed_rows(staged.deltas),
-        )
+        compiled = self.compiled
+        staged = self._staged = compiled.circuit.evaluate(now, taken_input.arrived)
+        of_views = compiled.of_views(staged.deltas, taken_input.silent)
+        timed, untimed = compiled.timed_rows(staged.deltas), compiled.untimed_rows(staged.deltas)
+        touched, marks = tuple(compiled.views_at(staged.deltas)), self._marks
+        if marks is None:
+            marks = {name: clock.now for name, clock in compiled.clocks.items()}
+        elif timed:  # Only the clocks of sources that the epoch visits have moved.
+            marks = {**marks, **{name: compiled.clocks[name].now for name in timed}}
+        evaluated = EvaluatedEpoch(now.epoch, now.instant, marks, ViewDeltas.of(now.epoch, of_views))
+        return EpochResult(evaluated, taken_input.epoch_input.positions, timed, touched, untimed=untimed)
 
     def commit(self, evaluated: EpochResult) -> None:
         """See ``Evaluator``."""
@@ -95,15 +96,6 @@ class CircuitEvaluator:
         """See ``Evaluator``."""
         self.compiled.circuit.discard()
         self._staged = None
-
-    def _marks_after(self, visited: Deltas) -> Mapping[str, int]:
-        """Return the watermarks of the sources after an epoch. Cost: the clocks that it visits; at first, all clocks."""
-        if self._marks is None:
-            return {name: clock.now for name, clock in self.compiled.clocks.items()}
-        arrivals = self.compiled.arrivals_in(visited)
-        if not arrivals:
-            return self._marks
-        return {**self._marks, **{name: self.compiled.clocks[name].now for name in arrivals}}
 
 
 class FilledViews:
@@ -131,25 +123,6 @@ class FilledViews:
 
     def discard(self) -> None:
         """See ``Evaluator``: nothing is staged."""
-
-
-class InMemory:
-    """Keeps epochs only in the states of this process: nothing is written, and nothing can fail."""
-
-    def log(self, now: Now, taken_input: TakenInput) -> None:
-        """See ``Keeper``: there is no log."""
-
-    def write(self, now: Now, evaluated: EpochResult) -> None:
-        """See ``Keeper``: there are no files."""
-
-    def append(self) -> None:
-        """See ``Keeper``: the commit of the states is the commit point."""
-
-    def discard(self) -> None:
-        """See ``Keeper``: nothing was begun."""
-
-    def tidy(self) -> None:
-        """See ``Keeper``: spines tidy themselves."""
 
 
 class OnDisk:

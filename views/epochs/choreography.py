@@ -2,7 +2,8 @@
 
     the input is checked, and waits its turn     (by the caller: nothing has begun)
     watermarks by hand -> log the input -> evaluate -> deliver first -> write     may fail, and may be interrupted
-    append                                       the commit point: the epoch is real when it returns
+    append                                       the commit point: the epoch is real when it returns; without a keeper,
+                                                 when all before it have returned
     commit states and clocks -> publish          cannot fail
     notify subscribers -> tidy                   the epoch is done, whatever they raise
 
@@ -11,7 +12,7 @@ no record names the files that were written, and the same input can be offered a
 
 Three roles take part. An ``Evaluator`` computes the epoch: by the circuit of this process, or by stages over buckets. A
 ``Keeper`` makes the epoch outlive the process: with a checkpoint's log of inputs and commits, or with the commits of
-buckets; the keeper of an engine in memory does nothing. An ``Audience`` publishes the epoch and delivers its deltas.
+buckets; an engine in memory has none. An ``Audience`` publishes the epoch and delivers its deltas.
 
 The order is the same for all of them, except for one step. Subscribers in this process are notified after the commit, once
 per epoch: the next commit records the last epoch that a named subscription got, and the subscription catches up after a
@@ -66,7 +67,7 @@ class Evaluator(Protocol[Input_contra, Result]):
 
 
 class Keeper(Protocol[Input_contra, Result_contra]):
-    """Makes epochs outlive the process, or does nothing."""
+    """Makes epochs outlive the process."""
 
     def log(self, now: Now, taken_input: Input_contra) -> None:
         """Begin to write the input, if that alone makes the epoch durable."""
@@ -114,9 +115,9 @@ class Audience(Protocol[Result_contra]):
 
 
 class Choreography(Generic[Input, Result]):
-    """Runs epochs, one at a time, for one keeper and one audience."""
+    """Runs epochs, one at a time, for one keeper and one audience. Without a keeper epochs are in the states only."""
 
-    def __init__(self, keeper: Keeper[Input, Result], audience: Audience[Result]) -> None:
+    def __init__(self, keeper: Keeper[Input, Result] | None, audience: Audience[Result]) -> None:
         self._keeper = keeper
         self._audience = audience
         self._is_running = False
@@ -132,24 +133,29 @@ class Choreography(Generic[Input, Result]):
             raise InputError(
                 "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
             )
+        keeper = self._keeper
         # Only the first half can be interrupted: an epoch that is real is also published.
         with interrupts_deferred():
             self._is_running = True
             try:
                 with interruptible():
                     evaluator.promise(taken_input)
-                    self._keeper.log(now, taken_input)
+                    if keeper is not None:
+                        keeper.log(now, taken_input)
                     evaluated = evaluator.evaluate(now, taken_input)
                     self._audience.deliver_first(now, evaluated)
-                    self._keeper.write(now, evaluated)
-                self._keeper.append()
+                    if keeper is not None:
+                        keeper.write(now, evaluated)
+                if keeper is not None:
+                    keeper.append()
                 with self._audience.changing():
                     evaluator.commit(evaluated)
                     self._audience.publish(now, evaluated)
                 return evaluated
             except BaseException:
                 evaluator.discard()
-                self._keeper.discard()
+                if keeper is not None:
+                    keeper.discard()
                 raise
             finally:
                 self._is_running = False
@@ -163,4 +169,5 @@ class Choreography(Generic[Input, Result]):
         try:
             self._audience.notify(now, evaluated)
         finally:
-            self._keeper.tidy()
+            if self._keeper is not None:
+                self._keeper.tidy()

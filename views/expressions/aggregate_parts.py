@@ -1,6 +1,6 @@
 """Expressions over a group are compiled to incremental aggregates of the core."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
 )
 
+from .elementwise import elementwise
 from .known_schemas import resolved
 from .order_insensitive import SINGLE, Arranging
 from .polars_tree import Expression, output_name, tree_of
@@ -140,10 +141,7 @@ class AggregateCompiler:
             self.refuse(_MANY, node)
         if not arranging.inputs:
             self.refuse(SINGLE, node)
-        inputs = tuple(arranging.inputs)
-        return self.part(
-            RecomputedAggregate, dtype=self.group_dtype(node), inputs=inputs, expr=write(arranged), order=()
-        )
+        return self.recomputed(self.group_dtype(node), arranging.inputs, write(arranged), ())
 
     # Prepared columns and aggregates.
 
@@ -178,6 +176,13 @@ class AggregateCompiler:
         return self.part(
             FirstBy, dtype=dtype, input=self.prepare(value), order=self.ordered(order), where=condition
         )
+
+    def recomputed(
+        self, dtype: pl.DataType, inputs: Iterable[str], expr: pl.Expr, order: tuple[Order, ...]
+    ) -> pl.Expr:
+        """Return an aggregate that polars computes from all rows of the group: an expression of these prepared columns."""
+        elementwise(expr)  # Checked here, since an aggregation that is compiled can no longer be refused.
+        return self.part(RecomputedAggregate, dtype=dtype, inputs=tuple(inputs), expr=expr, order=order)
 
     def ordered(self, order: Sequence[SortKey]) -> tuple[Order, ...]:
         """Return sort keys over prepared columns, without columns that are already a key."""

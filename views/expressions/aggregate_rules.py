@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.group.aggregates import Distinct, RecomputedAggregate
+from evercurrent.core.group.aggregates import Distinct
 
 from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rule, SortKey
 from .order_insensitive import NO_ORDER
@@ -219,9 +219,7 @@ def _listed(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType
     order = parts.ordered(rows.order)
     inputs += [each.column for each in order]
     expr = write(node.with_inputs([tree_of(value)]))
-    return parts.part(
-        RecomputedAggregate, dtype=dtype, inputs=tuple(dict.fromkeys(inputs)), expr=expr, order=order
-    )
+    return parts.recomputed(dtype, dict.fromkeys(inputs), expr, order)
 
 
 def option(node: Node, name: str) -> Any:
