@@ -213,10 +213,9 @@ def _grouped(keys: Keys, order: Index, first: Words) -> Groups:
     if len(order) == 1:
         return Groups(order, np.zeros(1, np.intp), keys)
     second = None if keys.second is None else keys.second[order]
-    if keys.second is not None and second is not None:
-        if ((first[1:] == first[:-1]) & (second[1:] != second[:-1])).any():
-            order = _sorted_by_second(keys, order, first)
-            first, second = keys.first[order], keys.second[order]
+    if second is not None and ((first[1:] == first[:-1]) & (second[1:] != second[:-1])).any():
+        order = _sorted_by_second(keys, order, first)
+        first, second = keys.first[order], keys.seconds_at(order)
     starts = boundaries(Keys(first, second))
     if len(starts) < len(order):
         first, second = first[starts], None if second is None else second[starts]

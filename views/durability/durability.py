@@ -24,7 +24,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.snapshot import Saved
 
-from ..checkpoint import Checkpoint, Commit, CommitLog, Pieces, Saver
+from ..checkpoint import Checkpoint, CommitLog, Pieces, Saver
 from ..checkpoint.marker import is_checkpoint
 from ..checkpoint.memory_limit import Residence
 from ..checkpoint.pending import pending_inputs
@@ -271,7 +271,12 @@ class Durability:
         try:
             opened.log.append(commit, begun.items)
         except Exception as error:
-            if not self._is_there(opened, commit, error):
+            try:
+                is_there = opened.has(commit, error)
+            except CheckpointError as end:
+                self._ended = str(end)
+                raise
+            if not is_there:
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
         committed(commit.epoch, len(waiting), opened.store.url)
@@ -421,30 +426,6 @@ class Durability:
                 f"refused, is on disk ({error}); make a new engine, which goes on from what is on disk and skips batches with "
                 "a position that was taken"
             )
-
-    def _is_there(self, opened: OpenCheckpoint, commit: Commit, error: Exception) -> bool:
-        """Return whether a record is there although writing it seemed to fail.
-
-        If that cannot be determined, or another writer has committed since, this engine cannot go on.
-        """
-        try:
-            last = opened.log.refresh()
-        except CheckpointError as unknown:
-            self._ended = (
-                f"{self._where}: it is unknown whether epoch {commit.epoch} was committed ({error}; and then: "
-                f"{unknown}); make a new engine, which goes on from what is on disk and skips batches with a position "
-                "that was taken"
-            )
-            raise CheckpointError(self._ended) from error
-        if last is None or last.writer == opened.writer:
-            return False
-        if last.writer == commit.writer:
-            return True
-        self._ended = (
-            f"{self._where}: another writer has committed epoch {last.epoch} since this engine opened it; make "
-            "a new engine, which goes on from there, and run only one writer at a time"
-        )
-        raise CheckpointError(self._ended) from error
 
     def _now(self) -> OpenCheckpoint:
         assert self._open is not None, "the engine opens a checkpoint before it uses it"

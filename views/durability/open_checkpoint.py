@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine
@@ -111,6 +112,29 @@ class OpenCheckpoint:
             versions=self.versions,
         )
         return commit, begun
+
+    def has(self, commit: Commit, error: Exception) -> bool:
+        """Return whether a record is there although writing it has raised this error.
+
+        Raises:
+            CheckpointError: that cannot be determined, or another writer has committed since; the engine cannot go on.
+        """
+        try:
+            last = self.log.refresh()
+        except CheckpointError as unknown:
+            raise CheckpointError(
+                f"{self.store.url}: it is unknown whether epoch {commit.epoch} was committed ({error}; and then: "
+                f"{unknown}); make a new engine, which goes on from what is on disk and skips batches with a position "
+                "that was taken"
+            ) from error
+        if last is None or last.writer == self.writer:
+            return False
+        if last.writer == commit.writer:
+            return True
+        raise CheckpointError(
+            f"{self.store.url}: another writer has committed epoch {last.epoch} since this engine opened it; make "
+            "a new engine, which goes on from there, and run only one writer at a time"
+        ) from error
 
 
 def let_go(lock: ExitStack) -> None:

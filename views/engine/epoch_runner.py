@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
 
 import polars as pl
 
@@ -20,7 +19,6 @@ from evercurrent.core.state.ledger import Ledger
 from ..checkpoint.origin import note_writer
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
-from ..concurrency.giving_way import GivingWay
 from ..concurrency.interrupts import interruptible, interrupts_deferred
 from ..concurrency.teams import Team
 from ..concurrency.turns import Turn
@@ -37,9 +35,9 @@ from ..epochs.run_log import RunRecorder
 from ..epochs.subscriptions import Readers
 from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
+from .epoch_reads import EpochReads
 from .fill_reports import FillReports
 from .fills import Fills
-from .published import Published
 from .publisher import Publisher
 from .refusing_engine import RefusingEngine
 from .reopening import Reopening
@@ -48,33 +46,11 @@ from .view import View
 from .view_driver import ViewDriver
 from .worker_evaluator import WorkerEvaluator
 
-Answer = TypeVar("Answer")
-
-ATTEMPTS = 8
-"""The number of attempts of a read that epochs may disturb, before it waits for its turn between two epochs."""
-
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
 
 
-class _Commits:
-    """A context in which states are committed. ``count`` is how often one has begun or ended: odd while there is one."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        """Count a commit that begins."""
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        """Count a commit that ends."""
-        self.count += 1
-
-
-class Running:
+class Running(EpochReads):
     """The circuit of an engine's plan, its current epoch, and its subscriptions.
 
     Epochs run in the order of ``Choreography``, in which this is the audience. A caller of a method that changes anything has
@@ -91,13 +67,11 @@ class Running:
         durability: Durability | None = None,
         workers: int = 1,
     ) -> None:
-        self.epoch = 0
-        self.positions: dict[str, Position] = {}
+        super().__init__(turn, Publisher(views, log, durability))
         self.log = log
         self.readers = Readers(views)
         self.durability = durability
         self._plan, self._sources, self._views = plan, sources, views
-        self._compiled: Compiled | None = None
         self._compiled_size = (0, 0)
         self._workers = workers
         self._team = Team(workers, turn)
@@ -108,67 +82,18 @@ class Running:
             None if durability is None else OnDisk(durability, self._commit_metadata, self.readers.delivered)
         )
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
-        self.turn = turn
-        """The lock of the writer."""
-        self.giving_way = GivingWay()
         self.events = RunEvents()
         self._merges = MergeEvents()
-        self._publisher = Publisher(views, log, durability)
-        self._is_declaring = False
         self._declaring_from = 0.0
         """When the last change of declarations was begun, by the clock of the machine that measures durations."""
         self.untouched: set[str] = set()
         """The sources that have had no input so far, as far as that is known."""
-        self._counted = _Commits()
         self.fills = Fills()
         """The views that are being filled while epochs go on."""
         self.reports = FillReports()
         """The views that are being filled while the checkpoint is opened, or by a driver."""
         self.drivers: list[ViewDriver] = []
         """The driver that runs, or has run, the views in place of this engine."""
-
-    def published(self) -> Published:
-        """Return what is published. The first call compiles the plan, or opens the checkpoint.
-
-        Raises:
-            CheckpointError: the checkpoint cannot be opened; nothing has changed.
-        """
-        published = self._publisher.last
-        if published is None or (published.epoch == 0 and self._is_outdated):
-            with self.turn:
-                self.current()
-                published = self._publisher.last
-        assert published is not None, "what is compiled is published"
-        return published
-
-    @contextmanager
-    def reading(self, view: str) -> Iterator[Published]:
-        """Yield what is published, for a reader of this view inside of the block. A reader that polls gives way to epochs."""
-        with self.giving_way.reading(view):
-            yield self.published()
-
-    def shown(self) -> tuple[int, Mapping[str, Position]]:
-        """Return the last epoch and the positions, without compiling or opening anything."""
-        published = self._publisher.last
-        return (self.epoch, self.positions) if published is None else (published.epoch, published.positions)
-
-    def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
-        """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
-        for _ in range(ATTEMPTS):
-            begun, compiled = self._counted.count, self.published().compiled
-            if begun % 2 == 0 and not self._is_declaring:
-                try:
-                    answer = read(compiled)
-                except Exception:
-                    # What is declared meanwhile is in the plan, and in no circuit yet.
-                    is_steady = self._counted.count == begun and not self._is_declaring
-                    if is_steady and compiled is self._compiled and not self._is_outdated:
-                        raise
-                    continue
-                if self._counted.count == begun:
-                    return answer
-        with self.turn:
-            return read(self.current())
 
     @property
     def _is_outdated(self) -> bool:
@@ -241,18 +166,6 @@ class Running:
                 # A subscriber may have declared views, which made another circuit.
                 self._publish(self.current())
         return now.epoch
-
-    def contents(self, view: str, epoch: int | None) -> pl.DataFrame:
-        """Return all rows of a view now, or after an epoch.
-
-        Raises:
-            EpochGoneError: the checkpoint has no commit of that epoch.
-            InputError: the epoch is still to come, or there is no checkpoint.
-        """
-        with self.reading(view) as now:
-            if epoch is not None and epoch != now.epoch:
-                return self._publisher.contents_then(now, view, epoch)
-            return now.rows(view)
 
     def flush(self) -> None:
         """Write what is not yet on disk.
@@ -430,10 +343,6 @@ class Running:
 
     def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``: subscribers get an epoch after its commit, as they can catch up."""
-
-    def changing(self) -> AbstractContextManager[None]:
-        """See ``Audience``: ``steadily`` notices it."""
-        return self._counted
 
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""

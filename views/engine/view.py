@@ -40,53 +40,11 @@ from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
 from .fills import Filling, FillProgress
 from .published import Published
+from .retained_deltas import Deltas
 from .view_forms import ReadForms
 from .view_keeper import ViewKeeper
 from .view_questions import Questions
 from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
-
-
-class Deltas:
-    """The deltas of a view after an epoch: iterate for one frame per epoch, or hand it on as one Arrow stream.
-
-    Every iteration starts again at ``since`` and ends at the last epoch; to go on, call ``view.deltas(since=last_epoch)``.
-    The caller owns the frames. One object is for one thread at a time: each thread calls ``view.deltas()`` for its own.
-    """
-
-    def __init__(self, view: View, since: int, now: Published) -> None:
-        self._view = view
-        self._since = since
-        self.last_epoch: int = now.epoch
-        now.require(view.name, since)
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
-        now = self._view._engine.published()
-        self.last_epoch = now.epoch
-        return now.deltas(self._view.name, self._since)
-
-    def frame(self) -> pl.DataFrame:
-        """Return all deltas in one frame."""
-        frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
-        return pl.concat(frames)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export all deltas as an Arrow C stream."""
-        stream: object = self.frame().__arrow_c_stream__(requested_schema)
-        return stream
-
-    def __repr__(self) -> str:
-        """Show the view, the epoch ``since``, and all deltas in one frame."""
-        return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
-
-    def _repr_html_(self) -> str:
-        """Show the same in notebooks."""
-        title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
-        return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
-
-    @property
-    def _since_text(self) -> str:
-        return "from the beginning" if self._since == BEFORE_ALL else f"after epoch {self._since}"
 
 
 @tagged("views.view:View")
