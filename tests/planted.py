@@ -153,6 +153,6 @@ PLANTS = (
     Plant(
         "core/eventtime/watermarks/source_clock.py", "times < self.clock.before", "times <= self.clock.before"
     ),
-    Plant("core/eventtime/watermarks/holds.py", "state[END]) - 1", "state[END])"),
+    Plant("core/eventtime/windows/holds.py", "state[END]) - 1", "state[END])"),
     Plant("core/operators/source_rows.py", "delta.diffs[last] > 0", "delta.diffs[last] >= 0"),
 )

@@ -30,7 +30,7 @@ from eventtime.pipelines import COLUMNS, Run, runs
 from evercurrent.core.columns.kernels import Words, key_words
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
+from evercurrent.core.eventtime.windows.holds import HeldWatermark
 from evercurrent.core.state.partitioning import (
     MOST_BUCKETS,
     ONE,

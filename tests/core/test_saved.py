@@ -21,10 +21,10 @@ from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, UnknownClock
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.watermarks.custom import Custom
-from evercurrent.core.eventtime.watermarks.holds import HeldWatermark
 from evercurrent.core.eventtime.watermarks.kinds import BoundedDelay, ByHand
 from evercurrent.core.eventtime.watermarks.reorder import Buffer
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
+from evercurrent.core.eventtime.windows.holds import HeldWatermark
 from evercurrent.core.operators.arrange import Arrange, Materialize
 from evercurrent.core.operators.source_rows import CheckRetractions
 from evercurrent.core.state.ledger import Ledger, Refused

@@ -11,7 +11,7 @@ import polars as pl
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
-from evercurrent.core.eventtime.watermarks.holds import held_at_of, is_held, with_held_at
+from evercurrent.core.eventtime.windows.holds import held_at_of, is_held, with_held_at
 from evercurrent.core.state.partitioning import MOST_BUCKETS, Route, in_buckets
 
 from ..store import Store

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from evercurrent.core.columns.json_texts import printable
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..epochs.history import BEFORE_ALL
 from .published import Published
-
-if TYPE_CHECKING:
-    from .view import View
 
 
 class Deltas:
@@ -24,21 +21,26 @@ class Deltas:
     The caller owns the frames. One object is for one thread at a time: each thread calls ``view.deltas()`` for its own.
     """
 
-    def __init__(self, view: View, since: int, now: Published) -> None:
+    def __init__(
+        self, view: str, schema: pl.Schema, since: int, now: Published, published: Callable[[], Published]
+    ) -> None:
         self._view = view
+        self._schema = pl.Schema({**schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
         self._since = since
+        self._published = published
+        """Returns what is published when an iteration starts."""
         self.last_epoch: int = now.epoch
-        now.require(view.name, since)
+        now.require(view, since)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
-        now = self._view._engine.published()
+        now = self._published()
         self.last_epoch = now.epoch
-        return now.deltas(self._view.name, self._since)
+        return now.deltas(self._view, self._since)
 
     def frame(self) -> pl.DataFrame:
         """Return all deltas in one frame."""
-        frames: list[pl.DataFrame] = [self._view._delta_schema().to_frame(), *self]
+        frames: list[pl.DataFrame] = [self._schema.to_frame(), *self]
         return pl.concat(frames)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -48,11 +50,11 @@ class Deltas:
 
     def __repr__(self) -> str:
         """Show the view, the epoch ``since``, and all deltas in one frame."""
-        return f"Deltas of view {self._view.name!r} {self._since_text}\n{printable(self.frame())}"
+        return f"Deltas of view {self._view!r} {self._since_text}\n{printable(self.frame())}"
 
     def _repr_html_(self) -> str:
         """Show the same in notebooks."""
-        title = f"<b>{escape(self._view.name)}</b>: deltas {self._since_text}"
+        title = f"<b>{escape(self._view)}</b>: deltas {self._since_text}"
         return f"<p>{title}</p>{printable(self.frame())._repr_html_()}"
 
     @property

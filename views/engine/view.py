@@ -171,7 +171,13 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
                     f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
                     "a new engine begins at epoch 0: read view.snapshot() first"
                 )
-            return Deltas(self, BEFORE_ALL if since is None else since, now)
+            return Deltas(
+                self.name,
+                self.schema,
+                BEFORE_ALL if since is None else since,
+                now,
+                lambda: self._engine.published(),
+            )
 
     @property
     def earliest(self) -> int:

@@ -11,7 +11,7 @@ from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.eventtime.watermarks.holds import held_at_of
+from evercurrent.core.eventtime.windows.holds import held_at_of
 from evercurrent.core.state.partitioning import ONE, in_buckets, of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved

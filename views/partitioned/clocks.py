@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from evercurrent.core.data.clock import END_OF_TIME, MovedClock, Now
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.eventtime.watermarks.holds import held_at_of, with_held_at
 from evercurrent.core.eventtime.watermarks.source_clock import NO_TIMES
+from evercurrent.core.eventtime.windows.holds import held_at_of, with_held_at
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State

@@ -36,8 +36,8 @@ from ..triggers.window_columns import (
     TriggerColumns,
     merge_states,
 )
-from ..watermarks.holds import HeldWatermark, WatermarkHolds
 from .end_timers import ALARM, EndTimers, closing
+from .holds import HeldWatermark, WatermarkHolds
 
 TRIGGER_INPUT = "trigger:"
 """The prefix of a column with a trigger's summand of a row, an integer."""
