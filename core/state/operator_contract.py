@@ -109,7 +109,7 @@ class Operator:
 
         If not, such a step would return no rows and stage nothing.
         """
-        return False
+        return self.is_due(now)
 
     def is_due(self, now: Now) -> bool:
         """Return whether a timer of its own is due, whatever other nodes do."""

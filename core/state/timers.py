@@ -93,6 +93,11 @@ class Timers(StagedValue[tuple[_Run, ...]]):
         """Return the earliest instant of a timer, as of the last commit."""
         return min((int(run.instants[0]) for run in self._committed), default=None)
 
+    def is_due(self, until: int) -> bool:
+        """Return whether a timer is for this instant or an earlier one, as of the last commit."""
+        first = self.first
+        return first is not None and first <= until
+
     @property
     def entries(self) -> int:
         """Return the number of timers."""

@@ -31,7 +31,7 @@ COMPUTED = (Once, Paired)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _StateOfRows:
     """A state with the rows of a stage. ``lacks`` are keys of which rows are missing where one is null."""
 
     spine: Spine
@@ -45,7 +45,7 @@ class Collections(Rows):
     def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes) -> None:
         super().__init__(plan, compiled)
         self._indexes = indexes
-        self._kept: dict[PlanId, list[_Kept]] = {}
+        self._kept: dict[PlanId, list[_StateOfRows]] = {}
         self._groups: dict[PlanId, Groups] = {}
         places = {node: place for place, node in reversed(compiled.outputs.items())}
         for place in compiled.outputs:
@@ -62,7 +62,7 @@ class Collections(Rows):
             place = next(at for at, source in plan.inputs.items() if source.name == name)
             if not any(state.spine is retained.spine for state in self._kept.get(place, ())):
                 by = next(node.operator for node in compiled.circuit.nodes if retained.spine in node.states)
-                self._kept.setdefault(place, []).append(_Kept(retained.spine, by))
+                self._kept.setdefault(place, []).append(_StateOfRows(retained.spine, by))
         self._find_held()
 
     def _note_states(self, place: PlanId) -> None:
@@ -71,12 +71,12 @@ class Collections(Rows):
         if readable is not None and readable.spine.layout.payload != self.plan[place].schema:
             self._groups[place] = Groups(readable, self.plan[place].schema, node.identity)
         elif readable is not None:
-            self._kept.setdefault(place, []).append(_Kept(readable.spine, node.operator))
+            self._kept.setdefault(place, []).append(_StateOfRows(readable.spine, node.operator))
 
     def _note_arrangement(self, place: PlanId, operator: Operator, states: Sequence[State]) -> None:
         state, schema, lacks = states[0], self.plan[place].schema, operator.lacks_nulls_in
         if lacks is not None and isinstance(state, Spine) and dict(state.layout.payload) == dict(schema):
-            self._kept.setdefault(place, []).append(_Kept(state, operator, lacks))
+            self._kept.setdefault(place, []).append(_StateOfRows(state, operator, lacks))
 
     def _is_kept(self, place: PlanId) -> bool:
         return place in self._groups or place in self._kept
@@ -146,7 +146,7 @@ class Collections(Rows):
     def _is_looked_up(self, place: PlanId, lookup_values: pl.DataFrame) -> bool:
         return place in self._groups or bool(self._states_with(place, lookup_values))
 
-    def _states_with(self, place: PlanId, lookup_values: pl.DataFrame) -> list[_Kept]:
+    def _states_with(self, place: PlanId, lookup_values: pl.DataFrame) -> list[_StateOfRows]:
         """Return the states with all rows of a stage that have these values, or the ones with most where there is no other way."""
         states = self._kept.get(place, [])
         return [each for each in states if self._has_all(each, lookup_values)] or (
@@ -167,7 +167,7 @@ class Collections(Rows):
         return self._indexes.rows(chosen.spine.version.parts, lookup_values, span, chosen.operator)
 
     @staticmethod
-    def _has_all(state: _Kept, lookup_values: pl.DataFrame) -> bool:
+    def _has_all(state: _StateOfRows, lookup_values: pl.DataFrame) -> bool:
         if not state.lacks:
             return True
         if not set(state.lacks) <= set(lookup_values.columns):

@@ -90,12 +90,7 @@ class Sessions(Operator):
 
     def is_due(self, now: Now) -> bool:
         """Return whether a step without rows might close a session."""
-        first = self._timers.first
-        return first is not None and first <= self._clock.now
-
-    def wakes_on_time(self, now: Now) -> bool:
-        """Return whether a session may close."""
-        return self.is_due(now)
+        return self._timers.is_due(self._clock.now)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the rows that came or went, and those whose session has another start now."""

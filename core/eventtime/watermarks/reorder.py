@@ -270,10 +270,6 @@ class ReleaseInOrder(Operator):
         first = self.buffer.first
         return first is not None and first < self.clock.now
 
-    def wakes_on_time(self, now: Now) -> bool:
-        """Return whether rows are to be released."""
-        return self.is_due(now)
-
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return changes behind the watermark, then the released rows in order."""
         (delta,) = deltas

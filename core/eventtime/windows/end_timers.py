@@ -36,8 +36,7 @@ class EndTimers:
     @property
     def is_due(self) -> bool:
         """Return whether the clock has reached a timer."""
-        first = self.timers.first
-        return first is not None and first <= self.clock.now
+        return self.timers.is_due(self.clock.now)
 
     def due(self) -> Keys:
         """Return the windows whose timers the clock has reached."""

@@ -19,7 +19,7 @@ NO_WINDOW = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moment:
+class MergedRows:
     """The rows of some keys at one moment, and for each of them the bounds of the merged window that it is in."""
 
     rows: KeyRows
@@ -44,7 +44,7 @@ class OwnWindows:
     end: Ints
 
     @staticmethod
-    def of(moment: Moment, numbers: Index, count: int) -> OwnWindows:
+    def of(moment: MergedRows, numbers: Index, count: int) -> OwnWindows:
         """Return ``count`` own windows, given the number of that of each row."""
         exists, start, end = np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64)
         exists[numbers], start[numbers], end[numbers] = True, moment.starts, moment.ends
@@ -74,7 +74,7 @@ class MergeChanges:
 
     @staticmethod
     def of(
-        before: Moment, after: Moment, change: KeyRows, keys: pl.DataFrame, ids: pl.Schema
+        before: MergedRows, after: MergedRows, change: KeyRows, keys: pl.DataFrame, ids: pl.Schema
     ) -> MergeChanges:
         """Return the changes between two moments; ``change`` are the rows that came or went, in any order."""
         sides = [(rows.owners, *bounds_of(rows)) for rows in (before.rows, after.rows, change)]

@@ -28,7 +28,7 @@ from ...state.timers import Timers
 from ..triggers.firing import MergedEnds, Merging, NothingMerged, places_among
 from .end_timers import closing
 from .kinds import WINDOW_END, WINDOW_START, Window
-from .merge_changes import MergeChanges, Moment, numbered
+from .merge_changes import MergeChanges, MergedRows, numbered
 from .row_windows import Rewritten, bounds_of, layout_of, rewindow
 
 REMEDY = "or leave out .lateness(...): then every row is kept"
@@ -104,12 +104,7 @@ class MergeWindows(Operator):
 
     def is_due(self, now: Now) -> bool:
         """Return whether a step without rows might close a window."""
-        first = self._timers.first
-        return first is not None and first <= self._clock.now
-
-    def wakes_on_time(self, now: Now) -> bool:
-        """Return whether a window may close."""
-        return self.is_due(now)
+        return self._timers.is_due(self._clock.now)
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the rows that came or went, and those whose window has another start now."""
@@ -137,7 +132,7 @@ class MergeWindows(Operator):
         assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
         return delta
 
-    def _output(self, delta: Delta, keys: Keys, before: Moment, after: Moment) -> Delta:
+    def _output(self, delta: Delta, keys: Keys, before: MergedRows, after: MergedRows) -> Delta:
         """Return the rows that came or went, with their present windows, and earlier rows that moved."""
         owners = places_among(self._keys.words(delta.frame), keys)
         change = KeyRows(owners, delta.frame, delta.diffs)
@@ -168,7 +163,7 @@ class MergeWindows(Operator):
 
     # Closing
 
-    def _set_timers(self, keys: Keys, before: Moment, after: Moment) -> None:
+    def _set_timers(self, keys: Keys, before: MergedRows, after: MergedRows) -> None:
         """Set timers for the keys at the instants when windows may close that have not ended there before."""
         closes = closing(after.ends, self._lateness)
         is_open = np.flatnonzero(closes > self._clock.now)
@@ -179,7 +174,7 @@ class MergeWindows(Operator):
         fresh = first[is_new]
         self._timers.set(closes[is_open[fresh - len(before)]], keys.take(owners[fresh]))
 
-    def _purged(self, keys: Keys, after: Moment) -> Run | None:
+    def _purged(self, keys: Keys, after: MergedRows) -> Run | None:
         """Return the run that purges the rows of all windows that are closed by the clock."""
         is_closed = closing(after.ends, self._lateness) <= self._clock.now
         closed = np.flatnonzero(is_closed)
@@ -199,18 +194,18 @@ class ClosingWindows:
         self._columns = [*keys, WINDOW_START, WINDOW_END]
         self._merged = rewindow(where, window, keys)
 
-    def merged(self, rows: KeyRows) -> Moment:
+    def merged(self, rows: KeyRows) -> MergedRows:
         """Return the rows with the windows that theirs are merged into.
 
         Raises:
             InputError: the function fails, or returns something else than a window for each.
         """
         if not len(rows.diffs):
-            return Moment(rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
+            return MergedRows(rows, np.zeros(0, np.int64), np.zeros(0, np.int64))
         rewritten = self._merged(rows)
-        return Moment(rows, rewritten.starts, rewritten.ends)
+        return MergedRows(rows, rewritten.starts, rewritten.ends)
 
-    def check(self, moment: Moment) -> None:
+    def check(self, moment: MergedRows) -> None:
         """Check that each window follows from its key, contains those merged into it, and that no two of a key start together.
 
         Raises:
@@ -240,7 +235,7 @@ class ClosingWindows:
                 "windows that close are identified by their key and start: merge the two, or start them at different instants",
             )
 
-    def check_without(self, moment: Moment, is_closed: Mask) -> None:
+    def check_without(self, moment: MergedRows, is_closed: Mask) -> None:
         """Check that the windows of the remaining rows are the same once closed ones are gone. Cost: the keys that have some.
 
         Raises:
@@ -264,7 +259,7 @@ class ClosingWindows:
                 "rows of closed windows are purged: return windows that do not depend on those that ended before them",
             )
 
-    def refused_as_split(self, before: Moment, row: int) -> InputError:
+    def refused_as_split(self, before: MergedRows, row: int) -> InputError:
         """Return the error that a row left its window, of which other rows stay together."""
         return self._refused(
             before,
@@ -274,7 +269,7 @@ class ClosingWindows:
             " larger as rows come, use .accumulate('retracting')",
         )
 
-    def _refused(self, moment: Moment, row: int, what: str, remedy: str) -> InputError:
+    def _refused(self, moment: MergedRows, row: int, what: str, remedy: str) -> InputError:
         own = shown_row(moment.rows.payload.select(self._columns), row)
         start, end = (shown(int(bounds[row])) for bounds in (moment.starts, moment.ends))
         return InputError(

@@ -156,10 +156,9 @@ class TrackWindows(Operator):
 
     def is_due(self, now: Now) -> bool:
         """Return whether a step without rows would evaluate any window."""
-        first = self._processing.first
         return (
             (self._signals is not None and len(self._signals) > 0)
-            or (first is not None and first <= now.instant)
+            or self._processing.is_due(now.instant)
             or self._ends.is_due
             or any(ends.is_due for ends in self._percentile_ends)
         )
