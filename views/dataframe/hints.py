@@ -8,6 +8,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 
+from .operator_hints import RefusedAsTable
 from .pandas_hints import OF_PANDAS
 from .spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
 
@@ -68,7 +69,7 @@ _OF_GROUPS = {
 }
 
 
-def missing_of_collection(collection: object, name: str, columns: Iterable[str]) -> AttributeError:
+def missing_of_collection(collection: RefusedAsTable, name: str, columns: Iterable[str]) -> AttributeError:
     """Return the error for an attribute that a collection does not have: a column, a method of polars, or a mistake."""
     if name in columns:
         return AttributeError(
@@ -77,9 +78,8 @@ def missing_of_collection(collection: object, name: str, columns: Iterable[str])
     of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
     instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
     if instead is not None:
-        is_view = hasattr(type(collection), "read")
         return AttributeError(
-            f"a collection has no {name!r}: {_of_view(name, instead) if is_view else instead}"
+            f"a collection has no {name!r}: {_of_view(name, instead) if collection._is_view else instead}"
         )
     what = f"{type(collection).__name__!r} has no attribute {name!r}"
     # Python itself suggests names that are spelled almost alike, but not in an error that is logged or printed.

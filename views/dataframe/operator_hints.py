@@ -58,11 +58,14 @@ class RefusedAsTable:
     Type checkers do not see them, so that they refuse a loop over a collection before it is run.
     """
 
+    _is_view: ClassVar[bool] = False
+    """Whether its rows are kept, and can be read."""
+
     if not TYPE_CHECKING:
 
         def __iter__(self) -> NoReturn:
             """Raise, with what to write instead."""
-            raise no_rows_to_iterate(self._as_operand, is_view=hasattr(type(self), "read"))
+            raise no_rows_to_iterate(self._as_operand, is_view=self._is_view)
 
         def __contains__(self, _: object) -> NoReturn:
             """Raise, with what to write instead."""
@@ -70,9 +73,7 @@ class RefusedAsTable:
 
         def __getitem__(self, key: object) -> NoReturn:
             """Raise, with what to write instead."""
-            raise no_column_by_brackets(
-                self._as_operand, key, self.columns, is_view=hasattr(type(self), "read")
-            )
+            raise no_column_by_brackets(self._as_operand, key, self.columns, is_view=self._is_view)
 
     @property
     def _as_operand(self) -> str:

@@ -64,6 +64,8 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     ([('a', 2)], 2, [('b', 1)])
     """
 
+    _is_view = True
+
     def __init__(
         self,
         engine: ViewKeeper,
