@@ -133,8 +133,8 @@ PLANTS = (
     Plant("core/eventtime/sessions/sessions.py", "closes <= self._clock.now", "closes < self._clock.now"),
     Plant(
         "core/eventtime/sessions/sessions.py",
-        "first is not None and first <= self._clock.now",
-        "first is not None and first < self._clock.now",
+        "self._timers.is_due(self._clock.now)",
+        "self._timers.is_due(self._clock.now - 1)",
     ),
     Plant("core/eventtime/sessions/cells.py", "- extents.last[:-1] < gap", "- extents.last[:-1] <= gap"),
     Plant("core/eventtime/sessions/cells.py", "number[earlier - 1] + 2", "number[earlier - 1] + 1"),
