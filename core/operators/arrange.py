@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
-from ..columns.kernels import Keys, gather
+from ..columns.kernels import Keys
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
@@ -165,13 +164,8 @@ class Materialize(Operator):
 
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return the rows with their diffs, as of the versions ``at`` of its states. Cost: the state."""
-        run = (self.spine if at is None else self.spine.at(at[0])).merged()
-        return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.schema)
+        return (self.spine if at is None else self.spine.at(at[0])).summed()
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows, each as often as its diffs add up to, as of the versions ``at`` of its states. Cost: the state."""
-        run = (self.spine if at is None else self.spine.at(at[0])).merged()
-        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
-        if (diffs == 1).all():
-            return run.payload
-        return gather(run.payload, np.repeat(np.arange(len(run)), np.maximum(diffs, 0)))
+        return (self.spine if at is None else self.spine.at(at[0])).present()

@@ -19,9 +19,10 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys
+from ..columns.kernels import Ints, Keys, gather
 from ..columns.key_hash import in_force
 from ..columns.marks import Marks, marks_of
+from ..data.delta import Delta
 from ..data.schema import DIFF
 from .gradual import AT_ONCE
 from .merger import Merger, add_totals
@@ -40,6 +41,7 @@ from .run import (
 )
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
+from .unsorted import in_one_chunk, present_rows
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
 from .waiting import (
@@ -341,6 +343,40 @@ class Spine:
                 if not self.keeps_runs:
                     self._merges.append(Merge.of(parts, into))
         return version.merged[0]
+
+    def present(self) -> pl.DataFrame:
+        """Return the rows of a state of rows, each as often as its diffs add up to. Cost: the state, once until it changes.
+
+        Many rows of which none is sorted yet come as they came, without those that were retracted since; else they are sorted.
+        """
+        chunk = self._unsorted()
+        if chunk is not None:
+            return present_rows(chunk)
+        run = self.merged()
+        diffs = run.sums.get(DIFF, NO_DIFFS)
+        if (diffs == 1).all():
+            return run.payload
+        return gather(run.payload, np.repeat(np.arange(len(run)), np.maximum(diffs, 0)))
+
+    def summed(self) -> Delta:
+        """Return the rows of a state of rows with their diffs. Cost: see ``present``."""
+        chunk = self._unsorted()
+        if chunk is not None:
+            return Delta(chunk.frame)
+        run = self.merged()
+        return Delta.of(run.payload, run.sums[DIFF]) if len(run) else Delta.empty(self.layout.payload)
+
+    def _unsorted(self) -> Chunk | None:
+        """Return all rows as one chunk, which waits in the place of theirs from now on; None if they are to be sorted."""
+        version = self.version
+        runs, waiting = parts = self._as_read(version)
+        if version.merged or runs or not waiting or rows_in(waiting) < UNHASHED_FROM:
+            return None
+        chunk = in_one_chunk(waiting)
+        if chunk is not None and chunk is not waiting[0]:
+            version.wait_as(chunk)
+            self._merges.append(Merge.of(parts, (), (chunk,)))
+        return chunk
 
     # Saving and restoring
 

@@ -42,6 +42,11 @@ class Version:
         self.parts = (self._settled[0], ())
         return self._settled[0]
 
+    def wait_as(self, chunk: Chunk) -> None:
+        """Make this chunk all that there is, unless another thread has sorted the rows meanwhile."""
+        if not self._settled:
+            self.parts = ((), (chunk,))
+
     def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
         """Return the same version with other parts, not merged yet."""
         return replace(self, parts=(runs, waiting), merged=[], _settled=[], **changed)
@@ -49,24 +54,26 @@ class Version:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge:
-    """A merge made outside of an epoch: the first parts of a version, and the runs that they were merged into."""
+    """A merge made outside of an epoch: the first parts of a version, and the runs, or rows that wait, that they were merged into."""
 
     runs: tuple[weakref[Run], ...]
     waiting: tuple[weakref[Chunk], ...]
     into: tuple[Run, ...]
-    """The only thing that is kept alive: parts that nobody holds any more are not merged again."""
+    """These alone are kept alive: parts that nobody holds any more are not merged again."""
+    into_waiting: Waiting = ()
 
     @staticmethod
-    def of(parts: Parts, into: tuple[Run, ...]) -> Merge:
+    def of(parts: Parts, into: tuple[Run, ...], into_waiting: Waiting = ()) -> Merge:
         """Return the merge of these parts."""
-        return Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into)
+        return Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into, into_waiting)
 
     def applied(self, parts: Parts) -> Parts | None:
         """Return the parts with those that were merged replaced; None if they are not the first ones."""
         runs, waiting = parts
         if not (_begins(runs, self.runs) and _begins(waiting, self.waiting)):
             return None
-        return (*self.into, *runs[len(self.runs) :]), waiting[len(self.waiting) :]
+        left = waiting[len(self.waiting) :]
+        return (*self.into, *runs[len(self.runs) :]), (*self.into_waiting, *left)
 
 
 def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:
