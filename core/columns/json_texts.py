@@ -53,6 +53,15 @@ def json_rows(frame: pl.DataFrame) -> pl.Series:
     return _objects(columns, frame.height).alias("row")
 
 
+def has_bytes(dtype: Any) -> bool:
+    """Return whether there are bytes in values of this type, at any depth, which JSON cannot represent."""
+    if isinstance(dtype, pl.Struct):
+        return any(has_bytes(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return has_bytes(dtype.inner)
+    return bool(dtype == pl.Binary)
+
+
 def json_values(column: pl.Series) -> pl.Series:
     """Return each value as JSON; a null as ``null``."""
     if isinstance(column.dtype, pl.BaseExtension):

@@ -26,12 +26,14 @@ from evercurrent.views.inspection.questions import shown_watermark
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.clocks import Clocks
 from evercurrent.views.sinks.delivery import Delivery, Retry
+from evercurrent.views.sinks.kafka_topic import Producer, Send
 from evercurrent.views.sinks.origin import Origin
 
 from ..execution.arguments import as_checkpoint, require_engine
 from ..execution.frames import contents, delta_schema, from_files
 from ..execution.jobs import Setup
 from ..execution.preflight import check_picklable
+from .kafka_writer import sent_by_spark
 
 POLL_SECONDS = 0.5
 """Seconds between two checks of a delivery for new epochs of a checkpoint."""
@@ -305,6 +307,13 @@ class SparkView(TableForms, Outputs):
 
     def _keys(self) -> tuple[str, ...]:
         return self._declared.key_columns
+
+    def _sender(self, topic: str, to: Producer | Mapping[str, str]) -> Send:
+        return (
+            sent_by_spark(self._spark().session, topic, to)
+            if isinstance(to, Mapping)
+            else super()._sender(topic, to)
+        )
 
     def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
         self._declared.require_reader(name, reader)

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import polars as pl
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from evercurrent.core.columns.json_texts import json_rows
+from evercurrent.core.columns.json_texts import has_bytes, json_rows
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import listed
 
@@ -48,7 +48,7 @@ class DeltaFile:
         self._is_arrow = suffix in (".arrow", ".arrows")
         is_whole = self._is_parquet or self._is_arrow
         for name, dtype in schema.items():
-            if (not is_whole and _has_bytes(dtype)) or (self._is_csv and dtype.is_nested()):
+            if (not is_whole and has_bytes(dtype)) or (self._is_csv and dtype.is_nested()):
                 text = "CSV" if self._is_csv else "JSON"
                 raise FileError(
                     f"{path}: column {name!r} is {dtype}, which {text} cannot represent; use .parquet"
@@ -121,15 +121,6 @@ class DeltaFile:
         self.close()
 
 
-def _has_bytes(dtype: Any) -> bool:
-    """Return whether there are bytes in values of this type, at any depth."""
-    if isinstance(dtype, pl.Struct):
-        return any(_has_bytes(field.dtype) for field in dtype.fields)
-    if isinstance(dtype, pl.List | pl.Array):
-        return _has_bytes(dtype.inner)
-    return bool(dtype == pl.Binary)
-
-
 CONTENTS: dict[str, Callable[[pl.DataFrame, Path], object]] = {
     "parquet": pl.DataFrame.write_parquet,
     "csv": pl.DataFrame.write_csv,
@@ -148,7 +139,7 @@ def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = 
         FileError: the folder or the file cannot be made, or the format cannot represent a column.
     """
     for column, dtype in contents.schema.items():
-        if (form == "csv" and dtype.is_nested()) or (form in ("csv", "jsonl") and _has_bytes(dtype)):
+        if (form == "csv" and dtype.is_nested()) or (form in ("csv", "jsonl") and has_bytes(dtype)):
             raise FileError(
                 f"view {name!r}: column {column!r} is {dtype}, which {form} cannot represent; write parquet"
             )

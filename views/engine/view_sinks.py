@@ -18,6 +18,8 @@ from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
+from ..sinks.kafka_messages import MODES, Mode
+from ..sinks.kafka_topic import Producer, Send, kafka_topic, sent_by
 from ..sinks.origin import Origin
 from ..sinks.parquet_folder import ParquetFolder
 from ..sinks.sink import Sink
@@ -164,6 +166,54 @@ class Outputs(ABC):
         return self._deliver(
             lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry
         )
+
+    def to_kafka(
+        self,
+        topic: str,
+        to: Producer | Mapping[str, str],
+        *,
+        mode: Mode = "changes",
+        key: Key = None,
+        retry: Retry | None = None,
+    ) -> Delivery:
+        """Send the deltas to a topic of Kafka, as JSON: each change, or for each key its row or a tombstone.
+
+        A message has its epoch in the header ``_epoch``, and the key's columns as its key, if there is one. The checkpoint
+        has the last epoch that the broker has taken completely, so that after a crash the messages of an epoch may be sent
+        again, with the same texts: "upserts" then lead to the same contents, and of "changes" compare ``_epoch``.
+
+        Args:
+            topic: the name of the topic, which no other view writes.
+            to: a producer of confluent-kafka, or, for a view in Spark, the options of Spark's writer, as in
+                ``{"kafka.bootstrap.servers": "host:9092"}``.
+            mode: "changes", rows with ``_epoch`` and ``_diff``, of an epoch the retractions first; "upserts", for a compacted
+                topic: the row of each key that has changed, and null for one that has none now.
+            key: the columns that tell rows apart; by default those of the view. "changes" need none.
+            retry: how long to leave a broker alone that failed.
+
+        Raises:
+            PlanError: there is no such mode, the view has no key, or ``to`` is neither.
+            SinkError: a column has a type that JSON does not hold.
+        """
+        if mode not in MODES:
+            raise PlanError(f"view {self.name!r}: to_kafka: mode={mode!r}; there are {listed(MODES)}")
+        is_changes = mode == "changes" and key is None and not self._keys()
+        keys = () if is_changes else self._required_keys("to_kafka", key)
+        send = self._sender(topic, to)
+        return self._deliver(
+            lambda _, remembered: kafka_topic(topic, send, self.schema, keys, mode, remembered),
+            f"kafka {topic}",
+            "deltas" if mode == "changes" else "overwriting",
+            retry,
+        )
+
+    def _sender(self, topic: str, to: Producer | Mapping[str, str]) -> Send:
+        """Return the function that sends messages; a view in Spark has another one for the options of Spark's writer.
+
+        Raises:
+            PlanError: ``to`` is no producer.
+        """
+        return sent_by(cast("Producer", to), topic)
 
     def to_source(self, engine: FedEngine, source: str, *, retry: Retry | None = None) -> Delivery:
         """Feed a source of another engine with the deltas, each epoch of the view as an epoch there.

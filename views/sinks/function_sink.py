@@ -19,10 +19,12 @@ class FunctionSink:
     remembers, most_rows = False, 1
     """The engine remembers how far it is, and each epoch is passed on its own."""
 
-    def __init__(self, function: Callable[[pl.DataFrame], Any], position: int | None) -> None:
+    def __init__(
+        self, function: Callable[[pl.DataFrame], Any], position: int | None, place: str | None = None
+    ) -> None:
         self._function = function
         self._position = None if position is None or position < 0 else position
-        self.place = f"function {getattr(function, '__qualname__', repr(function))}"
+        self.place = place or f"function {getattr(function, '__qualname__', repr(function))}"
 
     def position(self) -> int | None:
         """See ``Sink.position``: the epoch of the last call that returned, or what the engine remembers."""
