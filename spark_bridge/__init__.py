@@ -10,6 +10,7 @@ from .batch import run_batch
 from .execution.options import OnEpoch
 from .execution.preflight import PreflightError
 from .output.query_progress import progress_of
+from .output.registration import register
 from .output.spark_views import SparkView, SparkViews, views
 from .query import Query, run
 from .runtime.session import local_session, session
@@ -24,6 +25,7 @@ __all__ = [
     "deploy",
     "local_session",
     "progress_of",
+    "register",
     "run",
     "run_batch",
     "session",

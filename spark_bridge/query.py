@@ -51,6 +51,7 @@ from .input.origins import input_paths, require_no_aggregation, require_no_shuff
 from .output.live_views import LiveViews
 from .output.query_names import QueryNames
 from .output.query_progress import in_record, remember
+from .output.registration import register
 from .output.spark_views import InSpark
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
@@ -229,8 +230,6 @@ def prepared(
             ),
             Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
         )
-        from .output.delta_source import register  # It needs pyspark when it is imported.
-
         register(spark)
         batches.on_read = engine.fill_reports.read
         with engine.fill_reports.ending():

@@ -1,4 +1,4 @@
-"""The options of the format "evercurrent": a checkpoint, a view, and the epoch from which to read."""
+"""The options of the format "evercurrent": a checkpoint, a view, and what to read of it: deltas of epochs, or contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,25 @@ from evercurrent.views.store import store_at
 FORMAT = "evercurrent"
 """The name to give to ``spark.readStream.format``."""
 
-OPTIONS = ("path", "view", "since", "until", "maxEpochsPerTrigger")
+OPTIONS = (
+    "path",
+    "view",
+    "since",
+    "until",
+    "startingEpoch",
+    "endingEpoch",
+    "maxEpochsPerTrigger",
+    "versionAsOf",
+    "app",
+    "changeTypes",
+    "key",
+)
+
+LATEST, CONTENTS = "latest", "contents"
+"""Values of ``since``: only new epochs; and first the contents. ``latest`` is one of ``versionAsOf`` too."""
+
+LAST = -1
+"""The version that stands for the last commit."""
 
 OF_SEVERAL, OF_TABLES = "paths", "provider"
 """Options that Spark adds: for ``load([one, other])``, and for a table with a format."""
@@ -22,13 +40,23 @@ OF_SEVERAL, OF_TABLES = "paths", "provider"
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The checked options; ``since`` is None for deltas from now on."""
+    """The checked options.
+
+    ``since`` is the epoch after which deltas begin; None for deltas from now on, and for those that follow the contents, if
+    ``has_contents``. ``version`` is the epoch whose contents are read in place of deltas, -1 for the last one, None for deltas.
+    ``app`` declares the view. ``keys`` are those by which updates are told from deletions and insertions, if ``change_types``.
+    """
 
     path: str
     view: str
     since: int | None
     until: int | None
     most_epochs: int | None
+    has_contents: bool = False
+    version: int | None = None
+    app: str | None = None
+    change_types: bool = False
+    keys: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -46,6 +74,7 @@ class ReadOptions:
         for name, epoch, otherwise in (
             ("since", self.since, "'latest' for what comes from now on"),
             ("until", self.until, "leave it out"),
+            ("versionAsOf", self.version, "'latest'"),
         ):
             if epoch is not None and last is not None and epoch > last.epoch:
                 raise InputError(
@@ -67,18 +96,71 @@ def read_options(options: Any) -> ReadOptions:
             raise InputError(
                 f"format {FORMAT!r}: option {name!r} is missing; give .option('path', checkpoint).option('view', name)"
             )
+    begin = options.get("since")
     checked = ReadOptions(
         path=options["path"],
         view=options["view"],
-        since=None if options.get("since") == "latest" else _whole(options, "since", BEFORE_ALL),
-        until=_whole(options, "until", None),
+        since=None if begin in (LATEST, CONTENTS) else _first(options),
+        until=_either(options, "until", "endingEpoch"),
         most_epochs=_whole(options, "maxEpochsPerTrigger", None),
+        has_contents=begin == CONTENTS,
+        version=LAST if options.get("versionAsOf") == LATEST else _whole(options, "versionAsOf", None),
+        app=options.get("app"),
+        change_types=_flag(options, "changeTypes"),
+        keys=tuple(name.strip() for name in options.get("key", "").split(",") if name.strip()),
     )
     if checked.since is not None and checked.until is not None and checked.until < checked.since:
         raise InputError(
             f"format {FORMAT!r}: option 'until' is {checked.until}, which is before 'since', {checked.since}; swap them"
         )
+    _require_fitting(options, checked)
     return checked
+
+
+def _first(options: Any) -> int | None:
+    """Return the epoch after which deltas begin; ``startingEpoch`` is the first one itself."""
+    first = _either(options, "since", "startingEpoch")
+    if first is None:
+        return BEFORE_ALL
+    return first if options.get("startingEpoch") is None else first - 1
+
+
+def _either(options: Any, name: str, other: str) -> int | None:
+    if options.get(name) is not None and options.get(other) is not None:
+        raise InputError(f"format {FORMAT!r}: options {name!r} and {other!r} are both given; leave one out")
+    return _whole(options, other if options.get(name) is None else name, None)
+
+
+def _require_fitting(options: Any, checked: ReadOptions) -> None:
+    """Check that no option is given which the others make meaningless.
+
+    Raises:
+        InputError: one is; names it.
+    """
+    of_deltas = ("since", "until", "startingEpoch", "endingEpoch", "changeTypes", "key")
+    if checked.version is not None and (
+        others := [name for name in of_deltas if options.get(name) is not None]
+    ):
+        raise InputError(
+            f"format {FORMAT!r}: option {listed(others)} is for deltas, and 'versionAsOf' reads contents; leave one of them out"
+        )
+    if checked.keys and not checked.change_types:
+        raise InputError(
+            f"format {FORMAT!r}: option 'key' is for 'changeTypes'; give .option('changeTypes', 'true') too"
+        )
+    if checked.app is not None and checked.version is None and not checked.has_contents:
+        raise InputError(
+            f"format {FORMAT!r}: option 'app' is for contents, as with 'versionAsOf' or since 'contents'; leave it out"
+        )
+
+
+def _flag(options: Any, name: str) -> bool:
+    value = str(options.get(name, "false")).lower()
+    if value not in ("true", "false"):
+        raise InputError(
+            f"format {FORMAT!r}: option {name!r} is {options.get(name)!r}; give 'true' or 'false'"
+        )
+    return value == "true"
 
 
 def _require_known(options: Any) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
@@ -12,10 +16,18 @@ from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Commit, DeltaRef, Pieces
 from evercurrent.views.durability.time_travel import BORN, delta_files
 from evercurrent.views.epochs.history import BEFORE_ALL
+from evercurrent.views.sinks.counted_rows import counted
 from evercurrent.views.store import store_at
 
 from ..runtime.spark_types import frame_to_spark_arrow
+from .change_types import with_change_types
+from .contents_partitions import Bucket, Summed, contents_partitions
 from .delta_options import ReadOptions
+from .epoch_filters import Span, narrowed
+from .sentences import in_a_sentence
+
+BEFORE_CONTENTS = BEFORE_ALL - 1
+"""The offset before a first micro-batch that has the contents."""
 
 PARTITION_BYTES = 32 << 20
 """The bytes up to which delta files are read together in one task."""
@@ -29,12 +41,24 @@ class Files(InputPartition):
         self.refs = refs
 
 
-def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
-    """Return partitions of delta files in the order of their epochs, small ones together."""
+class ContentsAt(InputPartition):
+    """A part of the contents as of an epoch, read as rows of that epoch."""
+
+    def __init__(self, part: Bucket | Summed, epoch: int) -> None:
+        super().__init__(None)
+        self.part, self.epoch = part, epoch
+
+
+def in_partitions(refs: Sequence[DeltaRef], *, whole_epochs: bool = False) -> list[Files]:
+    """Return partitions of delta files in the order of their epochs, small ones together.
+
+    ``whole_epochs``: all files of an epoch are in one partition.
+    """
     groups: list[list[DeltaRef]] = []
     size = PARTITION_BYTES
     for ref in sorted(refs, key=lambda ref: ref.epoch):
-        if size + ref.nbytes > PARTITION_BYTES:
+        may_divide = not (whole_epochs and groups and groups[-1][-1].epoch == ref.epoch)
+        if size + ref.nbytes > PARTITION_BYTES and may_divide:
             groups.append([])
             size = 0
         groups[-1].append(ref)
@@ -42,39 +66,95 @@ def in_partitions(refs: Sequence[DeltaRef]) -> list[Files]:
     return [Files(tuple(group)) for group in groups]
 
 
-def batches_of(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition, file by file."""
-    assert isinstance(partition, Files)
-    pieces = Pieces.of(store_at(options.path))
-    for ref in partition.refs:
-        yield from frame_to_spark_arrow(pieces.read_delta(ref)).to_batches()
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the tasks of a reader return: the options, and the names of the columns."""
+
+    options: ReadOptions
+    columns: tuple[str, ...]
+
+    def partitions(self, refs: Sequence[DeltaRef]) -> list[Files]:
+        """Return partitions of delta files."""
+        return in_partitions(refs, whole_epochs=bool(self.options.keys))
+
+    def batches(self, partition: InputPartition, epoch: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition; contents as those of an epoch, each row with its count, if one is given."""
+        with in_a_sentence():
+            for frame in self._frames(partition, epoch):
+                yield from frame_to_spark_arrow(frame.select(self.columns)).to_batches()
+
+    def _frames(self, partition: InputPartition, epoch: int | None) -> Iterator[pl.DataFrame]:
+        if isinstance(partition, Bucket | Summed):
+            contents = partition.contents(self.options)
+            if contents is not None:
+                yield contents if epoch is None else self._named(counted(contents, epoch))
+            return
+        assert isinstance(partition, Files)
+        pieces = Pieces.of(store_at(self.options.path))
+        by_epoch = groupby(partition.refs, key=lambda ref: ref.epoch if self.options.keys else ref)
+        for _, refs in by_epoch:
+            yield self._named(pl.concat(pieces.read_delta(ref) for ref in refs))
+
+    def _named(self, delta: pl.DataFrame) -> pl.DataFrame:
+        return with_change_types(delta, self.options.keys) if self.options.change_types else delta
+
+
+class ContentsReader(DataSourceReader):
+    """Reads the contents as of an epoch, once."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._reading.options
+        assert options.version is not None, "contents are read"
+        with in_a_sentence():
+            return contents_partitions(options, options.log(), options.version)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reading.batches(partition)
 
 
 class BatchReader(DataSourceReader):
-    """Reads the epochs that are committed, once."""
+    """Reads the deltas of the epochs that are committed, once. Conditions on ``_epoch`` limit the files that are read."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._options = reading.options
+        self._span: Span = (
+            BEFORE_ALL if self._options.since is None else self._options.since,
+            self._options.until,
+        )
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 (Spark's name)
+        """Limit the epochs; Spark checks each row, too."""
+        self._span = narrowed(self._span, filters)
+        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = self._options.log()
-        last = log.last
-        if self._options.since is None or last is None:
-            return [Files(())]
-        end = last.epoch if self._options.until is None else self._options.until
-        refs = delta_files(log, self._options.view, self._options.since, last.facts.get(BORN, {}))
-        # Without partitions Spark makes one that is None.
-        return in_partitions([ref for ref in refs if ref.epoch <= end]) or [Files(())]
+        with in_a_sentence():
+            log = self._options.log()
+            last, (since, until) = log.last, self._span
+            if self._options.since is None or last is None:
+                return [Files(())]
+            refs = delta_files(log, self._options.view, since, last.facts.get(BORN, {}))
+            # Without partitions Spark makes one that is None.
+            there = [ref for ref in refs if until is None or ref.epoch <= until]
+            return self._reading.partitions(there) or [Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches_of(self._options, partition)
+        return self._reading.batches(partition)
 
 
 class EpochReader(DataSourceStreamReader):
-    """Reads the deltas of epochs. An offset is the epoch up to which all have been read."""
+    """Reads the deltas of epochs. An offset is the epoch up to which all have been read.
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    With the contents first, the first micro-batch has those as of the epoch at its end, and those after it deltas.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._options = options = reading.options
         self._log = options.log()
         self._columns = _columns_of(self._log.last, options.view)
         self._first: int | None = options.since
@@ -82,15 +162,22 @@ class EpochReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         # Spark calls this more than once in a first micro-batch, so it must not advance with the commits.
         if self._first is None:
-            self._first = self._last()
+            self._first = BEFORE_CONTENTS if self._options.has_contents else self._last()
         return {"epoch": self._first}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        self._require_reached(end["epoch"], start["epoch"])
-        return in_partitions(self._refs(start["epoch"], end["epoch"]))
+        with in_a_sentence():
+            self._require_reached(end["epoch"], start["epoch"])
+            if start["epoch"] == BEFORE_CONTENTS:
+                self._log.refresh()
+                parts = contents_partitions(self._options, self._log, end["epoch"])
+                return [ContentsAt(part, end["epoch"]) for part in parts]
+            return self._reading.partitions(self._refs(start["epoch"], end["epoch"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return batches_of(self._options, partition)
+        if isinstance(partition, ContentsAt):
+            return self._reading.batches(partition.part, partition.epoch)
+        return self._reading.batches(partition)
 
     def _last(self) -> int:
         commit = self._log.refresh()

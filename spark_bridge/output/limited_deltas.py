@@ -11,15 +11,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .delta_options import ReadOptions
-from .delta_readers import EpochReader
+from .delta_readers import BEFORE_CONTENTS, EpochReader, Reading
+from .sentences import in_a_sentence
 
 
 class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
     """Reads at most ``maxEpochsPerTrigger`` epochs in a micro-batch, and in a bounded run only those that were there at its start."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__(options)
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
         self._target: int | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -28,13 +28,17 @@ class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        with in_a_sentence():
+            return self._latest(start["epoch"], limit)
+
+    def _latest(self, start: int, limit: ReadLimit) -> dict[str, int]:
         there = self._last()
-        self._require_reached(there, start["epoch"])
+        self._require_reached(there, start)
         last = there if self._target is None else self._target
-        if isinstance(limit, ReadMaxFiles) and last > start["epoch"]:
-            epochs = sorted({ref.epoch for ref in self._refs(start["epoch"], last)})
+        if isinstance(limit, ReadMaxFiles) and last > start > BEFORE_CONTENTS:
+            epochs = sorted({ref.epoch for ref in self._refs(start, last)})
             last = next(islice(epochs, limit.max_files - 1, None), last)
-        return {"epoch": max(last, start["epoch"])}
+        return {"epoch": max(last, start)}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
         return {"epoch": self._last()}

@@ -84,18 +84,19 @@ def nullable(schema: StructType) -> StructType:
     """Return the same columns, any of which may be null at any depth."""
     from pyspark.sql.types import StructField, StructType
 
-    return StructType([StructField(field.name, _nullable(field.dataType)) for field in schema.fields])
+    return StructType([StructField(field.name, nullable_type(field.dataType)) for field in schema.fields])
 
 
-def _nullable(dtype: DataType) -> DataType:
+def nullable_type(dtype: DataType) -> DataType:
+    """Return the same type, of which any part may be null."""
     from pyspark.sql import types as spark
 
     if isinstance(dtype, spark.StructType):
         return nullable(dtype)
     if isinstance(dtype, spark.ArrayType):
-        return spark.ArrayType(_nullable(dtype.elementType))
+        return spark.ArrayType(nullable_type(dtype.elementType))
     if isinstance(dtype, spark.MapType):
-        return spark.MapType(_nullable(dtype.keyType), _nullable(dtype.valueType))
+        return spark.MapType(nullable_type(dtype.keyType), nullable_type(dtype.valueType))
     return dtype
 
 

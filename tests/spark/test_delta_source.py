@@ -18,7 +18,8 @@ from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputE
 from evercurrent.spark_bridge.output import delta_readers
 from evercurrent.spark_bridge.output.delta_options import read_options
 from evercurrent.spark_bridge.output.delta_readers import in_partitions
-from evercurrent.spark_bridge.output.delta_source import ViewDeltas, register
+from evercurrent.spark_bridge.output.delta_source import ViewDeltas
+from evercurrent.spark_bridge.output.registration import register
 from evercurrent.spark_bridge.runtime.spark_types import rows_from_arrow
 from evercurrent.spark_bridge.runtime.spark_versions import limits_batches
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, Pieces, new_writer, versions
@@ -194,7 +195,9 @@ def said(spark: Any, reader: Any = None, **options: Any) -> str:
     register(spark)
     with pytest.raises(Exception, match=r".") as refused:
         (reader or spark.read).format("evercurrent").options(**options).load()
-    return next(line for line in str(refused.value).splitlines() if line.startswith("evercurrent."))
+    text = str(refused.value)
+    assert "Traceback" not in text
+    return next(line for line in text.splitlines() if "evercurrent." in line)
 
 
 def test_what_is_wrong_is_said(spark, writer):
@@ -209,7 +212,7 @@ def test_what_is_wrong_is_said(spark, writer):
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
     assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what comes from now on")
     assert (
-        "there is no option 'sinse'; the options are 'path', 'view', 'since', 'until', 'maxEpochsPerTrigger'"
+        "there is no option 'sinse'; the options are 'path', 'view', 'since', 'until', 'startingEpoch', 'endingEpoch'"
         in said(spark, path=path, view="depth", sinse=1)
     )
 

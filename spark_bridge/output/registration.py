@@ -1,0 +1,30 @@
+"""The format "evercurrent" becomes known to a session of Spark. pyspark is imported when that happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format "evercurrent" with a session, so that it is known to ``spark.read``, streams and SQL.
+
+    ``run`` does this too. It can be called again. In the session Spark passes conditions of queries to sources in Python from
+    then on (``spark.sql.python.filterPushdown.enabled``).
+
+    >>> from evercurrent import spark_bridge
+    >>> spark = spark_bridge.local_session()  # doctest: +SKIP
+    >>> spark_bridge.register(spark)  # doctest: +SKIP
+    >>> spark.sql(
+    ...     "create temporary view hits using evercurrent options (path 'hits.checkpoint', view 'hits', versionAsOf 'latest')"
+    ... )  # doctest: +SKIP
+    """
+    from pyspark.sql.datasource import DataSourceReader
+
+    from .delta_source import ViewDeltas
+
+    if hasattr(DataSourceReader, "pushFilters"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(ViewDeltas)
