@@ -89,6 +89,7 @@ class Checked(Operator):
         self.emits_without_rows = operator.emits_without_rows
         self.may_wake, self.has_timers = operator.may_wake, operator.has_timers
         self.may_combine, self.is_replayable = operator.may_combine, operator.is_replayable
+        self.passes_input = operator.passes_input
         self.role, self.other_roles = operator.role, operator.other_roles
         self.gives, self.looks_at = operator.gives, operator.looks_at
         self.clocks, self.awaits_clocks = operator.clocks, operator.awaits_clocks

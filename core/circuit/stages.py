@@ -15,7 +15,7 @@ Columns = tuple[str, ...]
 class Exchange:
     """The delta of a node that is sent to a later stage, cut into that stage's buckets by the words of some columns.
 
-    ``route`` None: equal rows go to the same bucket. ``combined_for`` is the grouping for which rows are pre-aggregated
+    ``route`` None: equal rows go to the same bucket. ``combined_for`` is the operator for which rows are pre-aggregated
     before they are sent. With ``arrives`` it is the input of a source node.
     """
 
@@ -77,14 +77,14 @@ def cut(circuit: Circuit, views: dict[str, NodeId]) -> Cut:
     next one. So all nodes that are ready run in one task, whatever their keys: a stage is not bound to a key, and each
     exchange has columns of its own. ``views`` gives the node whose output is the delta of a view.
     """
-    cutter = _Cutter(circuit)
+    cutter = _Cutter(circuit, frozenset(views.values()))
     for place in range(len(circuit.nodes)):
         cutter.place(NodeId(place))
     return cutter.finished(views)
 
 
 class _Cutter:
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: Circuit, shown: frozenset[NodeId]) -> None:
         self.nodes = circuit.nodes
         self.level: dict[NodeId, int] = {}
         self.cut_by: dict[NodeId, Columns | None] = {}
@@ -92,6 +92,8 @@ class _Cutter:
         self.again: dict[int, set[NodeId]] = {}
         self.takers: dict[NodeId, list[NodeId]] = {}
         """The nodes that take the output of a node."""
+        self.shown = shown
+        """The nodes whose outputs are deltas of views."""
         for place, node in enumerate(self.nodes):
             for source in node.inputs:
                 self.takers.setdefault(source, []).append(NodeId(place))
@@ -238,7 +240,8 @@ class _Cutter:
 
     def _combines(self, node: NodeId, place: int) -> NodeId | None:
         operator = self.nodes[node].operator
-        return node if place == 0 and operator.may_combine else None
+        needs_all = operator.passes_input and (node in self.takers or node in self.shown)
+        return node if place == 0 and operator.may_combine and not needs_all else None
 
 
 def mark_routes(circuit: Circuit, cut: Cut) -> None:

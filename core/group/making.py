@@ -55,6 +55,7 @@ class Nodes(Protocol):
         expired: Finding[Keys] | None = None,
         by: tuple[str, ...] | None = None,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> tuple[NodeId, Spine]:
         """Add an arrangement of the rows of a node by key."""
         ...
@@ -97,14 +98,18 @@ class GroupRows:
         where: str | None = None,
         *,
         holds_rows: bool = True,
+        first: int | None = None,
     ) -> tuple[NodeId, Spine]:
-        """Return an arrangement of these columns by group, in this order and then by the columns themselves."""
+        """Return an arrangement of these columns by group, in this order and then by the columns themselves.
+
+        With ``first``, of rows that are never retracted, it has only this many of each group.
+        """
         payload = {name: self.types[name] for name in (*(part.column for part in order), *names)}
         implied = order or tuple(Order(name) for name in names if not self.types[name].is_nested())
         layout = Layout(pl.Schema(payload), by_row=True, order=implied)
         return self.nodes.arranged(
             self.prepared, self.types, self.keys, layout, where,
-            expired=self.expired, by=self.by, holds_rows=holds_rows,
+            expired=self.expired, by=self.by, holds_rows=holds_rows, first=first,
         )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding
-from ..state.first_rows import first_rows_moved
+from ..state.combined_rows import consolidated_if_fewer
+from ..state.first_rows import first_among, first_rows_moved
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
@@ -57,6 +58,8 @@ class Arrange(KeyedOperator):
         self._where = where
         self._skip_null_keys = skip_null_keys
 
+    may_combine = passes_input = True
+
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return a mark where not all rows are held, so that nobody takes the state for one that has them."""
@@ -84,11 +87,7 @@ class Arrange(KeyedOperator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
-        frame = delta.frame if self.holds_rows else delta.frame.clear()
-        if frame.height and self._where is not None:
-            frame = frame.filter(frame.get_column(self._where))
-        if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
-            frame = frame.drop_nulls(self._keys.names)
+        frame = self._kept(delta.frame)
         expired = None if self._expired is None else self._expired.value
         if self._first is not None:
             if frame.height:
@@ -101,6 +100,33 @@ class Arrange(KeyedOperator):
         run = run_of_rows(layout, self._keys, frame) if frame.height else empty_run(layout)
         self.spine.stage(run, entries_gone(self.spine, run, expired))
         return delta
+
+    def combine(self, delta: Delta) -> Delta | None:
+        """Return rows that leave the same state as those of a change, where nobody needs what it passes on.
+
+        Columns that it does not keep are null.
+        """
+        frame = self._kept(delta.frame)
+        if not frame.height:
+            return Delta.empty(self.schema)
+        if self._first is not None:
+            frame = first_among(self._keys, frame, self.spine.layout.order[0], self._first)
+        needed = {*self._keys.names, *self.spine.layout.payload, *([self._where] if self._where else [])}
+        unused = [name for name in self.schema if name not in needed]
+        if unused:
+            frame = frame.with_columns(pl.lit(None, self.schema[name]).alias(name) for name in unused)
+        combined = Delta(frame)
+        return consolidated_if_fewer(combined) or combined
+
+    def _kept(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that are kept."""
+        if not self.holds_rows:
+            return frame.clear()
+        if frame.height and self._where is not None:
+            frame = frame.filter(frame.get_column(self._where))
+        if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
+            frame = frame.drop_nulls(self._keys.names)
+        return frame
 
 
 @tagged("core.operators.arrange:CountKeys")

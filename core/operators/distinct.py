@@ -13,6 +13,7 @@ from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.combined_rows import consolidated_if_fewer
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_groups
@@ -31,6 +32,7 @@ class Distinct(Operator):
     """
 
     role = "distinct values"
+    may_combine = True
 
     def __init__(self, schema: pl.Schema, by: Sequence[str] | None = None) -> None:
         self.schema = schema
@@ -52,3 +54,7 @@ class Distinct(Operator):
         changed = np.flatnonzero(turned)
         entries = groups.first_entries[changed]
         return Delta.of(gather(rows, entries), turned[changed], is_consolidated=True)
+
+    def combine(self, delta: Delta) -> Delta | None:
+        """Return the change consolidated, if equal rows are many."""
+        return consolidated_if_fewer(delta)

@@ -18,6 +18,9 @@ from .partitioning import KeyColumns
 from .run import Run, empty_run, make_run, run_of_rows
 from .spine import Spine
 
+FEW = 256
+"""So few rows are not compared with each other before they are sorted."""
+
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """The least and the greatest word."""
 
@@ -35,6 +38,8 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, count:
     if has_order_word(layout.payload[order.column]):
         rows = _reaching(spine, keys, frame, order, count)
         frame = frame if len(rows) == frame.height else gather(frame, rows)
+    else:
+        frame = first_among(keys, frame, order, count)
     if not frame.height:
         return empty_run(layout)
     new = run_of_rows(layout, keys, frame)
@@ -48,6 +53,26 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, count:
         {DIFF: np.concatenate((-before.diffs, after.diffs))},
         key_words(payload.get_columns(), payload.height),
     )
+
+
+def first_among(keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> pl.DataFrame:
+    """Return the rows that may be among the first ``count`` of their key in these rows: all that are, and a few more.
+
+    Those that are equal to the last of them in the first column of the order all stay, as others decide between them. Few
+    rows stay as they are, and all rows whose column has no words in this order.
+    """
+    column = frame.get_column(order.column)
+    if frame.height <= FEW:
+        return frame
+    if has_order_word(column.dtype):
+        words = _words(column, order)
+    elif column.dtype in (pl.String, pl.Binary):
+        words = _words(column.rank("dense").cast(pl.Int64), order)
+    else:
+        return frame
+    numbers = _groups(keys, frame).numbers if keys.names else np.zeros(frame.height, np.int64)
+    rows = _within(words, numbers, count)
+    return gather(frame, np.sort(rows)) if 2 * len(rows) <= frame.height else frame
 
 
 def _reaching(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> Index:

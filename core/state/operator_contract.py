@@ -63,7 +63,13 @@ class Operator:
     """The names of its other states, in their order, as far as they have names of their own."""
 
     may_combine: bool = False
-    """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it."""
+    """Whether rows of its first input may be pre-aggregated by ``combine`` before they are sent to it.
+
+    Of an operator that passes its input on (``passes_input``) this holds where no other one takes its rows.
+    """
+
+    passes_input: bool = False
+    """Whether it passes its input on as it comes, equal rows and all, so that what comes must be what was sent."""
 
     gives: tuple[Channel, ...] = ()
     """The channels that other operators may read, besides its rows and its states."""

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import evercurrent as ec
 from edge_values import VALUES
 from evercurrent.core.operators.arrange import Arrange
+from evercurrent.core.state import first_rows
 from evercurrent.views.plan.plan import Plan
 
 OTHERS: dict[Any, list[Any]] = {
@@ -182,6 +183,76 @@ def test_another_count_beside_it_leaves_it_as_it_is(retained: bool, tmp_path: Pa
         for count, view in views.items():
             first = every.sort("x", descending=True).group_by("k").head(count)
             assert_frame_equal(view.read(), first, check_row_order=False, check_column_order=False)
+
+
+AGGREGATES = {
+    "low": pl.col("t").min(),
+    "high": pl.col("t").max(),
+    "some": pl.col("t").filter(pl.col("x") > 3).max(),
+    "first": pl.col("x").sort_by("t").first(),
+    "last": pl.col("x").sort_by("t", descending=True).first(),
+}
+"""Each needs the first row by a text, which has no order word."""
+
+
+def aggregated(engine: ec.Engine, kind: Any) -> ec.View:
+    rows = engine.source("rows", {"k": pl.Int64, "t": pl.String, "x": pl.Int64}, kind=kind, **options(kind))
+    return engine.view("v", rows.group_by("k").agg(**AGGREGATES))
+
+
+texts = st.lists(
+    st.tuples(st.sampled_from([0, 1, None]), st.sampled_from(["", "a", "b", "ä", None]), st.integers(0, 6)),
+    min_size=1,
+    max_size=24,
+)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(epochs=st.lists(texts, min_size=1, max_size=4), few=st.sampled_from([0, 256]))
+def test_aggregates_of_the_first_rows_are_those_of_all_rows(epochs: list[list[Any]], few: int) -> None:
+    engines = [ec.Engine(), ec.Engine()]
+    views = [aggregated(engine, kind) for engine, kind in zip(engines, ("append", "diffs"), strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_rows, "FEW", few)
+        for rows in epochs:
+            frame = pl.DataFrame(rows, {"k": pl.Int64, "t": pl.String, "x": pl.Int64}, orient="row")
+            for engine in engines:
+                engine.push("rows", frame)
+    ours, theirs = map(deltas, views)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_frame_equal(one, other)
+
+
+def test_the_greatest_text_keeps_one_row_of_each_group() -> None:
+    engine = ec.Engine()
+    view = aggregated(engine, "append")
+    for epoch in range(20):
+        numbers = range(epoch * 500, epoch * 500 + 500)
+        engine.push(
+            "rows", {"k": [n % 2 for n in numbers], "t": [f"{n:06}" for n in numbers], "x": [*numbers]}
+        )
+    assert view.read().sort("k")["high"].to_list() == ["009998", "009999"]
+    assert max(entries(engine)) <= 2 * 3
+
+
+def test_a_checkpoint_with_all_texts_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [{"k": [n % 3 for n in range(9)], "t": [str(n * at % 7) for n in range(9)], "x": [*range(9)]} for at in range(3)]  # fmt: skip
+    undisturbed = ec.Engine()
+    aggregated(undisturbed, "append")
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "may_retract", lambda plan, place: True)
+        with ec.Engine(checkpoint=tmp_path) as engine:
+            aggregated(engine, "append")
+            engine.push("rows", batches[0])
+    for batch in batches:
+        undisturbed.push("rows", batch)
+    for batch in batches[1:]:
+        with ec.Engine(checkpoint=tmp_path) as engine:
+            view = aggregated(engine, "append")
+            engine.push("rows", batch)
+            shown = deltas(view)
+    for one, other in zip(shown, deltas(undisturbed.views["v"]), strict=True):
+        assert_frame_equal(one, other)
 
 
 def test_explain_says_so() -> None:

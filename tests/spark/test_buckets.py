@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import evercurrent as ec
 from eventtime.pipelines import Both, Run, runs
+from evercurrent.core.state import combined_rows, first_rows
 from evercurrent.views.testing import pipeline
 from harness import Running, frame_of_entries
 from laws.test_sequences import changes, cuts, engine_of
@@ -19,7 +20,9 @@ from strategies import Case, Entries, cases, of_profile
 
 @pytest.fixture(autouse=True)
 def twins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every engine that a test makes has a twin in buckets."""
+    """Every engine that a test makes has a twin in buckets, where few rows are combined, too."""
+    monkeypatch.setattr(combined_rows, "FEW", 0)
+    monkeypatch.setattr(first_rows, "FEW", 0)
     monkeypatch.setattr(ec, "Engine", TwinEngine)
     monkeypatch.setattr(pipeline, "Engine", TwinEngine)
 

@@ -62,7 +62,11 @@ def _first_by(rows: GroupRows, aggregate: FirstBy) -> Made:
     if not (rows.retracts and rows.may_go_below_zero):
         head = HeadOrder.of(aggregate, rows.types)
     holds_rows = head is None or rows.retracts
-    node, spine = rows.ordered([aggregate.input], aggregate.order, aggregate.where, holds_rows=holds_rows)
+    # Rows of keys that expire are purged, all of them or none.
+    first = 1 if head is None and not rows.retracts and rows.expired is None else None
+    node, spine = rows.ordered(
+        [aggregate.input], aggregate.order, aggregate.where, holds_rows=holds_rows, first=first
+    )
     if head is None:
         return node, FirstByState(aggregate, spine)
     return node, HeadState(head, spine, retracts=rows.retracts)

@@ -42,12 +42,14 @@ class LeavingRows:
         self._inline = inline
 
     def combined(self, exchange: Exchange, delta: Delta) -> Delta:
-        """Combine the rows as far as the grouping that they go to allows."""
+        """Combine the rows as far as the operator that they go to allows; it may need none of them."""
         if exchange.combined_for is None:
             return delta
         if self._inline is None and not self._is_far_fewer(exchange, delta):
             return delta
-        return self._circuit.nodes[exchange.combined_for].operator.combine(delta) or delta
+        with hashing_by(self._pieces.key_hash):
+            combined = self._circuit.nodes[exchange.combined_for].operator.combine(delta)
+        return delta if combined is None else combined
 
     def _is_far_fewer(self, exchange: Exchange, delta: Delta) -> bool:
         """Return whether the groups of rows seem to be far fewer than the rows. It is not decisive: sums are the same."""
@@ -73,6 +75,8 @@ class LeavingRows:
     def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
         """Return the rows of each bucket by the words of some columns; None: of all."""
         frame = delta.frame
+        if not frame.height:
+            return []
         if route == () or self._buckets == 1:
             return [(0, frame)]
         names = route or [name for name in frame.columns if name != DIFF]

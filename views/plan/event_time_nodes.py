@@ -87,6 +87,8 @@ class WindowedGroup(GroupTraits):
     aggregation: Aggregation = field(compare=False)
     trigger_inputs: tuple[Column, ...] = field(compare=False)
 
+    may_keep_less: ClassVar[bool] = True
+
     @property
     def grouped_by(self) -> tuple[str, ...]:
         """Return the keys of the grouping, without the bounds of windows."""

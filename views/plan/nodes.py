@@ -214,6 +214,8 @@ class Group(GroupTraits):
     key_columns: tuple[Column, ...] = field(compare=False)
     aggregation: Aggregation = field(compare=False)
 
+    may_keep_less: ClassVar[bool] = True
+
     @property
     def grouped_by(self) -> tuple[str, ...]:
         """Return the keys of the grouping."""
