@@ -32,8 +32,13 @@ FEW_ROWS = 10_000
 HEAP_SHARE = 8
 """Collected rows may take one part in this many of the memory of the driver's Java."""
 
+IN_PARTITION = (1 << 33) - 1
+"""The bits of ``PLACE`` that have the position in a partition."""
+
 EXCEEDS = "evercurrent:exceeds"
 """Column of a row that is beyond the limits, and is returned without its values."""
+
+_POSITION = f"({quoted(PLACE)} & {IN_PARTITION}L)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +75,40 @@ def collected(
     than its part. With ``is_known=False`` each task ends once it has read too many rows, so that a batch that may be large is
     not read completely; this costs a shuffle of some 0.1 s.
 
-    Cost: a scan of the rows; each task sends at most one row more than its share.
+    Expressions are texts: each function of PySpark's on columns is several calls of Java, which a micro-batch of one row would
+    wait for. Cost: a scan of the rows; each task sends at most one row more than its share.
     """
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
-
     readers = max(1, min(tasks, most_rows))
     share, widest = most_rows // readers, most_bytes // (most_rows + readers)
-    if is_narrow(rows.schema) and plain_width(rows.schema) > widest:
+    is_all_narrow = is_narrow(rows.schema)
+    if is_all_narrow and plain_width(rows.schema) > widest:
         return None
-    is_wide = F.lit(False) if is_narrow(rows.schema) else row_width(rows.schema) > widest
-    few = rows.coalesce(readers).withColumn(PLACE, F.monotonically_increasing_id())
-    position = F.col(PLACE).bitwiseAND((1 << 33) - 1)
-    if is_known:
-        few, is_beyond = few.where(position <= share), position >= share
-    else:
-        few, is_beyond = few.limit(most_rows + 1), F.lit(False)
-    marked = few.withColumn(EXCEEDS, is_beyond | is_wide)
-    values = [F.when(~F.col(EXCEEDS), F.col(quoted(name))).alias(name) for name in rows.columns]
-    table = marked.select(EXCEEDS, PLACE, *values).toArrow()
-    if table.num_rows > most_rows or pc.any(table.column(EXCEEDS)).as_py():
+    few = rows.coalesce(readers).selectExpr(f"monotonically_increasing_id() AS {quoted(PLACE)}", "*")
+    few = few.where(f"{_POSITION} <= {share}") if is_known else few.limit(most_rows + 1)
+    if not is_all_narrow:
+        few = _marked(few, rows, f"{_POSITION} >= {share}" if is_known else "false", widest)
+    table = few.toArrow()
+    if table.num_rows > most_rows or _exceeds(table, share if is_known and is_all_narrow else None):
         return None
     # A shuffle does not keep the order.
-    return (table if is_known else table.sort_by(PLACE)).drop_columns([EXCEEDS, PLACE])
+    table = table if is_known else table.sort_by(PLACE)
+    return table.drop_columns([PLACE] if is_all_narrow else [EXCEEDS, PLACE])
+
+
+def _marked(few: DataFrame, rows: DataFrame, is_beyond: str, widest: int) -> DataFrame:
+    """Return the same rows, those that are beyond the limits marked and without values."""
+    width = row_width(rows.schema)
+    marked = few.selectExpr(f"({is_beyond} OR {width} > {widest}) AS {quoted(EXCEEDS)}", "*")
+    columns = map(quoted, rows.columns)
+    values = [f"IF({quoted(EXCEEDS)}, NULL, {column}) AS {column}" for column in columns]
+    return marked.selectExpr(quoted(EXCEEDS), quoted(PLACE), *values)
+
+
+def _exceeds(table: pa.Table, share: int | None) -> bool:
+    """Return whether a row is marked or, where none is, is at the place of one too many for its task."""
+    if share is None:
+        return EXCEEDS in table.column_names and bool(pc.any(table.column(EXCEEDS)).as_py())
+    return bool(((table.column(PLACE).to_numpy() & IN_PARTITION) >= share).any())
 
 
 def most_bytes(rows: DataFrame, limits: DriverLimits) -> int:

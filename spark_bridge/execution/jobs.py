@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -206,9 +206,9 @@ class SparkJobs:
         self._views = views or {}
         """The views that each stage computes, after which its jobs are named."""
 
-    @property
+    @cached_property
     def cores(self) -> int:
-        """See ``Executors``."""
+        """See ``Executors``: their number when it is first needed, of an object that is made for each micro-batch."""
         return cores(self._spark)
 
     def arrive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from evercurrent.views.partitioned.limits import MEBIBYTE
@@ -50,9 +51,12 @@ def attempts(spark: SparkSession) -> int:
 def heap(spark: SparkSession) -> int | None:
     """Return the maximum heap of the driver's Java, limited by the size that the results of a job may have; None if it is
     elsewhere."""
-    if not hasattr(spark, "_jsc"):
-        return None
-    context: Any = spark.sparkContext
+    return _heap(spark.sparkContext) if hasattr(spark, "_jsc") else None
+
+
+@lru_cache(maxsize=1)
+def _heap(context: Any) -> int:
+    """Return it for a context, once: a look at a class of Java is several calls."""
     memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
     most = int(context._jsc.sc().conf().getSizeAsBytes("spark.driver.maxResultSize", "1g"))
     return min(memory, most) if most else memory

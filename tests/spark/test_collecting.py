@@ -132,7 +132,7 @@ def test_how_wide_a_row_is_by_the_lengths_of_its_texts(spark):
         "select 1 as n, 'four' as t, array('ab', 'c', null) as a, map('k', array(1, 2)) as m, "
         "named_struct('t', binary('abc'), 'n', 1) as s, cast(null as string) as nothing"
     )
-    assert rows.select(row_width(rows.schema)).collect() == [(8 + 4 + 3 + (1 + 16) + (3 + 8) + 0,)]
+    assert rows.selectExpr(row_width(rows.schema)).collect() == [(8 + 4 + 3 + (1 + 16) + (3 + 8) + 0,)]
     assert is_narrow(rows.select("n").schema)
     assert [is_narrow(rows.select(name).schema) for name in "tams"] == [False] * 4
 
