@@ -14,9 +14,9 @@ from bench.figures.spark_chain import faults
 from bench.stream_data import write_stream
 
 NAME = "spark-state"
-SMALL, LARGE = 100_000, 5_000_000
+SMALL, LARGE = 100_000, 20_000_000
 ROWS, BATCHES = 10_000, 60
-LOADING = 500_000
+LOADING = 1_000_000
 WARMING = 10
 MEDIANS = Target("large / small state, median batch", "times", "at most", 1.2)
 

@@ -34,16 +34,19 @@ def histogram_of_state(spark: SparkSession, checkpoint: str) -> Histogram:
     return sorted([row["n"], row["keys"], row["total"]] for row in rows)
 
 
-def main(provider: str, folder: Path, warming: int, files: int, is_wide: bool) -> None:
+def main(provider: str, folder: Path, warming: int, files: int, is_wide: bool, has_more: bool) -> None:
     shape = {**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {})} if files > 1 or is_wide else {}
     spark = session(
         **{"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider], CHANGELOG: "true", **shape}
     )
-    longest = [F.max("pad").alias("pad")] if is_wide else []
+    more = [F.max("pad").alias("pad")] if is_wide else []
+    if has_more:
+        half = F.col("value") / 2
+        more += [F.sum(half).alias("halves"), F.mean("value").alias("mean"), F.max(half).alias("greatest")]
     counted = (
         rows_of(spark, folder, files, is_wide=is_wide)
         .groupBy("key")
-        .agg(F.count("*").alias("n"), F.sum("value").alias("total"), *longest)
+        .agg(F.count("*").alias("n"), F.sum("value").alias("total"), *more)
     )
     with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
         started = time.perf_counter()
@@ -63,4 +66,11 @@ def main(provider: str, folder: Path, warming: int, files: int, is_wide: bool) -
 
 if __name__ == "__main__":
     files = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), files, "wide" in sys.argv[5:])
+    main(
+        sys.argv[1],
+        Path(sys.argv[2]),
+        int(sys.argv[3]),
+        files,
+        "wide" in sys.argv[5:],
+        "more" in sys.argv[5:],
+    )

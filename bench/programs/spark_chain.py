@@ -23,7 +23,7 @@ from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, rows_of, session
 from evercurrent.spark_bridge import run
 
 
-def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool) -> None:
+def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool, has_more: bool) -> None:
     spark = (
         session(**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {}))
         if files > 1 or is_wide
@@ -31,8 +31,11 @@ def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool) ->
     )
     engine = ec.Engine()
     rows = engine.source("rows", {**SCHEMA, "pad": pl.String} if is_wide else SCHEMA)
-    longest = {"pad": pl.col("pad").max()} if is_wide else {}
-    by_key = rows.group_by("key").agg(n=pl.len(), total=pl.col("value").sum(), **longest)
+    more = {"pad": pl.col("pad").max()} if is_wide else {}
+    if has_more:
+        half = pl.col("value") / 2
+        more |= {"halves": half.sum(), "mean": pl.col("value").mean(), "greatest": half.max()}
+    by_key = rows.group_by("key").agg(n=pl.len(), total=pl.col("value").sum(), **more)
     engine.view("histogram", by_key.group_by("n").agg(keys=pl.len(), total=pl.col("total").sum()))
     with tempfile.TemporaryDirectory(prefix="bench-") as checkpoint:
         started = time.perf_counter()
@@ -71,5 +74,6 @@ if __name__ == "__main__":
     parser.add_argument("--buckets", type=int, default=4)
     parser.add_argument("--files", type=int, default=1, help="of a micro-batch, each a partition")
     parser.add_argument("--wide", action="store_true", help="rows have a text, which is in the state")
+    parser.add_argument("--more", action="store_true", help="a sum and a maximum of floats, and a mean, too")
     options = parser.parse_args()
-    main(options.folder, options.warming, options.buckets, options.files, options.wide)
+    main(options.folder, options.warming, options.buckets, options.files, options.wide, options.more)
