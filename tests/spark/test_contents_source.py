@@ -221,9 +221,10 @@ def test_from_sql_and_as_a_stream(
 ) -> None:
     """No engine is in the job: contents as of an epoch, a condition on epochs, given columns, and errors without a traceback."""
     register(spark)
+    by_file = tmp_path / "my_sums.py"  # Spark's processes do not have the path of modules of this one.
     options = f"path '{checkpoint}', view 'sums'"
     spark.sql(
-        f"create temporary view now_sums using evercurrent options ({options}, versionAsOf 'latest', app '{app}')"
+        f"create temporary view now_sums using evercurrent options ({options}, versionAsOf 'latest', app '{by_file}')"
     )
     spark.sql(
         f"create temporary view feed (k bigint, _epoch bigint, _diff bigint) using evercurrent options ({options})"
