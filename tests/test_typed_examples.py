@@ -1,4 +1,7 @@
-"""mypy and pyright in strict mode accept each block of Python in the pages, and each example of a public name."""
+"""mypy and pyright in strict mode accept a user's program, each block of Python in the pages, and each example of a public name.
+
+Each of them runs once over all programs: to read the packages that they import takes longer than the programs.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ast
 import doctest
 import inspect
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +21,12 @@ import evercurrent
 from evercurrent import spark_bridge, telemetry, testing
 from snippets import SNIPPETS
 from source_modules import tree_of
-from type_checkers import strict_mypy, strict_pyright
+from type_checkers import ROOT, Objections, strict_mypy, strict_pyright
+
+USERS = ROOT / "tests" / "typed" / "users_program.py"
+WRONG = "wrong.py"
+LENIENT = "# mypy: allow-untyped-decorators"
+"""The first line of an example; a user's program is held to all that is strict."""
 
 IMPORTS = {"pl": "import polars as pl", "ec": "import evercurrent as ec"}
 
@@ -73,15 +82,28 @@ def with_names(code: str) -> str:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Each example as a file."""
+    """A user's program, a wrong one, and each example as a file."""
     folder = tmp_path_factory.mktemp("typed")
     pages = ((snippet.name, snippet.set_up + "\n" + snippet.code) for snippet in SNIPPETS)
     docstrings = ((name, with_names(code)) for name, code in examples())
-    made = []
+    made = [Path(shutil.copy(USERS, folder)), folder / WRONG]
+    made[-1].write_text("import evercurrent as ec\n\nec.Engine().view(1)\n", "utf-8")
     for name, code in (*pages, *docstrings):
         made.append(folder / (re.sub(r"\W", "_", name) + ".py"))
-        made[-1].write_text(code, "utf-8")
+        made[-1].write_text(f"{LENIENT}\n{code}", "utf-8")
     return made
+
+
+@pytest.fixture(scope="module")
+def by_mypy(programs: list[Path]) -> Objections:
+    """What mypy objects to in all of them."""
+    return strict_mypy(programs)
+
+
+@pytest.fixture(scope="module")
+def by_pyright(programs: list[Path]) -> Objections:
+    """What pyright objects to in all of them."""
+    return strict_pyright(programs[0].parent)
 
 
 def test_examples_are_found() -> None:
@@ -90,9 +112,23 @@ def test_examples_are_found() -> None:
     assert {"evercurrent.views.engine.view.View", "evercurrent.core.data.errors.PlanError"} <= set(names)
 
 
-def test_strict_mypy_accepts_each_example(programs: list[Path]) -> None:
-    assert strict_mypy(programs, "examples", "--allow-untyped-decorators") == ""
+def test_strict_mypy_finds_nothing_in_a_users_program(by_mypy: Objections) -> None:
+    assert by_mypy.get(USERS.name) is None
 
 
-def test_strict_pyright_accepts_each_example(programs: list[Path]) -> None:
-    assert strict_pyright(programs[0].parent) == ""
+def test_strict_pyright_finds_nothing_in_a_users_program(by_pyright: Objections) -> None:
+    assert by_pyright.get(USERS.name) is None
+
+
+def test_strict_mypy_accepts_each_example(by_mypy: Objections) -> None:
+    assert {name: found for name, found in by_mypy.items() if name not in (USERS.name, WRONG)} == {}
+
+
+def test_strict_pyright_accepts_each_example(by_pyright: Objections) -> None:
+    assert {name: found for name, found in by_pyright.items() if name not in (USERS.name, WRONG)} == {}
+
+
+def test_a_wrong_program_is_found_by_both(by_mypy: Objections, by_pyright: Objections) -> None:
+    for objections in (by_mypy, by_pyright):
+        assert objections[WRONG][0].startswith("3:")
+        assert "error" in objections[WRONG][0]

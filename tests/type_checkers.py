@@ -15,18 +15,28 @@ PATIENCE = 900
 """Seconds: each takes less than twenty where nothing else runs."""
 
 
-def strict_mypy(programs: Sequence[Path], cache: str, *options: str) -> str:
+Objections = dict[str, list[str]]
+"""What a checker objects to, by the names of the programs."""
+
+
+def strict_mypy(programs: Sequence[Path]) -> Objections:
     """Return what mypy objects to in programs, without the settings of this project."""
-    command = "--strict --config-file= --explicit-package-bases --follow-imports=silent"
-    place = ROOT / ".mypy_cache" / cache
+    command = "--strict --config-file= --explicit-package-bases --follow-imports=silent --no-error-summary --no-pretty"
+    place = ROOT / ".mypy_cache" / "users"
     run = _run(
-        ["mypy", *command.split(), *options, "--cache-dir", str(place), *map(str, programs)],
+        ["mypy", *command.split(), "--cache-dir", str(place), *map(str, programs)],
         {"MYPYPATH": str(SOURCES)},
     )
-    return run.stdout + run.stderr if run.returncode else ""
+    assert run.returncode in (0, 1), f"mypy did not run: {run.stdout}{run.stderr}"
+    found: Objections = {}
+    for line in run.stdout.splitlines():
+        program, separator, objection = line.partition(".py:")
+        assert separator, f"mypy prints {line!r}"
+        found.setdefault(f"{Path(program).name}.py", []).append(objection)
+    return found
 
 
-def strict_pyright(folder: Path) -> str:
+def strict_pyright(folder: Path) -> Objections:
     """Return what pyright objects to in the programs of a folder, into which its settings are written.
 
     An expression whose value nobody takes is what the last line of an example is.
@@ -39,10 +49,12 @@ def strict_pyright(folder: Path) -> str:
     except ValueError:
         raise AssertionError(f"pyright did not run: {run.stdout}{run.stderr}") from None
     assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))) > 0
-    return "\n".join(
-        f"{each['file']}:{each['range']['start']['line'] + 1}: {each['severity']}: {each['message']} ({each.get('rule')})"
-        for each in report["generalDiagnostics"]
-    )
+    found: Objections = {}
+    for each in report["generalDiagnostics"]:
+        found.setdefault(Path(each["file"]).name, []).append(
+            f"{each['range']['start']['line'] + 1}: {each['severity']}: {each['message']} ({each.get('rule')})"
+        )
+    return found
 
 
 def incomplete_types() -> dict[str, list[str]]:

@@ -1,6 +1,6 @@
 """A program as a user writes it who runs mypy and pyright in strict mode: what the README shows, with types.
 
-It is checked and not run: ``tests/test_users_types.py``.
+It is checked and not run: ``tests/test_typed_examples.py``, and ``tests/test_users_types.py`` for its names.
 """
 
 # pyright: strict
