@@ -28,6 +28,13 @@ IN_ANOTHER_PROCESS = (
 """Tests that ask the same process, see ``other_process``."""
 
 
+WITH_ANOTHER = {
+    "tests/spark/test_deploy.py": "tests/spark/test_cluster.py",
+    "tests/spark/test_cluster_kills.py": "tests/spark/test_cluster.py",
+}
+"""Files whose tests use what those of another file use: the archive of this environment, which takes seconds to pack."""
+
+
 def together(nodeid: str) -> str:
     """What the tests of one worker have in common.
 
@@ -35,6 +42,7 @@ def together(nodeid: str) -> str:
     ('spark', 'tests/laws/test_undo.py')
     """
     file, _, test = nodeid.partition("::")
+    file = WITH_ANOTHER.get(file, file)
     if test.partition("[")[0] in IN_ANOTHER_PROCESS:
         return "another process"
     folder, _, name = file.partition("tests/spark/")

@@ -25,17 +25,20 @@ IN_A_RUN = re.compile(rb"(^|\0)TMPDIR=[^\0]*/ec-[0-9a-f]{8}-")
 OF_PYTEST = "pytest-of-*"
 """The folders that pytest gives to tests; it retains those of tests that failed."""
 
+UNVERIFIED = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""The classes of Spark are as its compiler made them: to verify them again is a fifth of the processor time of its start."""
+
 PATIENCE = 20.0
 """Seconds that processes have to end after the tests."""
 
 
 def java_options(folder: Path | str) -> str:
-    """What a Java is started with that leaves nothing outside of this folder, also where it is killed.
+    """What a Java is started with that leaves nothing outside of this folder, also where it is killed, and that starts soon.
 
-    >>> java_options("/tmp/x")
-    '-Djava.io.tmpdir=/tmp/x -XX:-UsePerfData'
+    >>> java_options("/tmp/x").split()[:2]
+    ['-Djava.io.tmpdir=/tmp/x', '-XX:-UsePerfData']
     """
-    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"
+    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {UNVERIFIED}"
 
 
 def variables(folder: Path | str) -> Mapping[str, str]:

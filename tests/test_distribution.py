@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distribution import IN_ANOTHER_PROCESS, LONGEST_FIRST, WITHOUT_THE_SESSION, rank, together
+from distribution import IN_ANOTHER_PROCESS, LONGEST_FIRST, WITH_ANOTHER, WITHOUT_THE_SESSION, rank, together
 
 TESTS = Path(__file__).resolve().parent
 
@@ -12,6 +12,8 @@ TESTS = Path(__file__).resolve().parent
 def test_every_file_that_is_named_is_there() -> None:
     for file in (*LONGEST_FIRST, *(f"spark/{name}.py" for name in WITHOUT_THE_SESSION)):
         assert (TESTS / file).is_file(), file
+    for file in (*WITH_ANOTHER, *WITH_ANOTHER.values()):
+        assert (TESTS.parent / file).is_file(), file
 
 
 def test_every_test_that_is_named_is_there() -> None:

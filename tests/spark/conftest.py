@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evercurrent.spark_bridge import deploy
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.spark_bridge.runtime.session import local_session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
@@ -49,6 +50,18 @@ def end_java() -> None:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
+
+
+@pytest.fixture(scope="session")
+def environment_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of this environment with a module ``helpful`` of the user's, alone in its folder."""
+    pytest.importorskip("pandas")
+    folder = tmp_path_factory.mktemp("archive")
+    (folder / "own").mkdir()
+    (folder / "own" / "helpful.py").write_text("x = 1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder / "own"))
+        return deploy.archive(folder / "out" / "environment.tar.gz", include=["helpful"], level=0)
 
 
 @pytest.fixture

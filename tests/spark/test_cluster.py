@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 
 pytest.importorskip("pyspark")
 
-from evercurrent.spark_bridge import deploy
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.views.apps.retail_orders import orders_in_batches
 from spark.doomed_query import batches
@@ -35,11 +34,10 @@ def cluster_in(folder: Path) -> StandaloneCluster:
         pytest.skip(str(missing))
 
 
-def test_on_a_cluster(tmp_path: Path) -> None:
+def test_on_a_cluster(environment_archive: Path, tmp_path: Path) -> None:
     """A163: output and state are those of the embedded engine, though a Python of an executor is killed on the way."""
-    archive = deploy.archive(tmp_path / "environment.tar.gz", level=0)
     with cluster_in(tmp_path / "cluster") as cluster:
-        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(archive)}
+        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(environment_archive)}
         doomed = Doomed(tmp_path, batches(5, 60), environment)
         process = doomed.start()
         doomed.await_commits(2, process)
@@ -71,21 +69,20 @@ def test_executors_without_this_package_are_named_at_once(tmp_path: Path) -> Non
 
 @long_only
 @pytest.mark.parametrize("app", ["retail", "visits"])
-def test_applications_by_the_command(app: str, tmp_path: Path) -> None:
+def test_applications_by_the_command(app: str, environment_archive: Path, tmp_path: Path) -> None:
     """A163: the files that the command leaves are those of the embedded one."""
     arguments = ["run", app]
     if app == "retail":
         orders = tmp_path / "orders.parquet"
         pl.concat(itertools.islice(orders_in_batches(600), 4)).write_parquet(orders)
         arguments += ["--input", f"orders={orders}", "--batch-rows", "600"]
-    archive = deploy.archive(tmp_path / "environment.tar.gz", level=0)
     with cluster_in(tmp_path / "cluster") as cluster:
         evercurrent([*arguments, "--output", str(tmp_path / "here")], {})
         evercurrent(
             [*arguments, "--output", str(tmp_path / "there"), "--on", "spark", "--master", cluster.url],
             {
                 "PYSPARK_PYTHON": "./environment/bin/python",
-                "PYSPARK_SUBMIT_ARGS": f"--archives {archive}#environment pyspark-shell",
+                "PYSPARK_SUBMIT_ARGS": f"--archives {environment_archive}#environment pyspark-shell",
                 "SPARK_LOCAL_IP": "127.0.0.1",
             },
         )

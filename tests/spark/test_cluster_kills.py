@@ -18,7 +18,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from evercurrent.spark_bridge import deploy
 from spark.doomed_query import batches
 from spark.standalone import StandaloneCluster
 from spark.test_spark_kill import Doomed, long_only, on_linux
@@ -65,18 +64,13 @@ def kill_driver(cluster: StandaloneCluster, draw: random.Random, driver: subproc
         os.killpg(driver.pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return deploy.archive(tmp_path / "environment.tar.gz", level=0)
-
-
 @long_only
 @on_linux
 @pytest.mark.parametrize("kill", [kill_executor, kill_python, kill_worker, kill_master, kill_driver])
-def test_killed_on_a_cluster(kill: Kill, archive: Path, tmp_path: Path) -> None:
+def test_killed_on_a_cluster(kill: Kill, environment_archive: Path, tmp_path: Path) -> None:
     draw = random.Random(kill.__name__)
     with StandaloneCluster(tmp_path / "cluster") as cluster:
-        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(archive)}
+        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(environment_archive)}
         doomed, kills = Doomed(tmp_path, batches(4 * KILLS, 60, lull=4), environment), 0
         while True:
             process = doomed.start()

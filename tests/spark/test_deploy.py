@@ -20,13 +20,9 @@ print(json.dumps([evercurrent.__file__, polars.__version__, sys.prefix, helpful.
 """
 
 
-def test_an_archive_runs_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_runs_elsewhere(environment_archive: Path, tmp_path: Path) -> None:
     """Without any of this environment's variables, and with a module of the user's."""
-    pytest.importorskip("pandas")
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "helpful.py").write_text("x = 1")
-    monkeypatch.syspath_prepend(str(tmp_path / "own"))
-    packed = deploy.archive(tmp_path / "out" / "environment.tar.gz", include=["helpful"], level=0)
+    packed = environment_archive
     assert [path.name for path in packed.parent.iterdir()] == ["environment.tar.gz"]
     there = tmp_path / "there"
     there.mkdir()

@@ -19,6 +19,7 @@ from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
 from spark.conftest import write_one_file
 from spark.doomed_declaration import SALES, declared, started
+from spark.test_spark_kill import long_only
 from spark.twins import counted
 from started import paths
 
@@ -45,7 +46,7 @@ def killed(folder: Path, when: str) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("when", ["torn", "after"])
+@pytest.mark.parametrize("when", ["torn", pytest.param("after", marks=long_only)])
 def test_killed_while_a_view_is_declared(when: str, spark: Any, tmp_path: Path) -> None:
     """The record of the epoch in which it appears is half written, or the last thing that the process did."""
     (tmp_path / "input").mkdir()
