@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
@@ -51,7 +52,7 @@ class Rows(Protocol[Input_co]):
         ...
 
 
-class Refusing(Generic[Input, Result]):
+class Refusing(ABC, Generic[Input, Result]):
     """Evaluates epochs by another evaluator; rows with which that fails are left out, and staged for the ledger.
 
     First each row with which the epoch would fail whatever the others are. If it fails without them, as where a sum overflows,
@@ -64,9 +65,9 @@ class Refusing(Generic[Input, Result]):
         self._evaluator = evaluator
         self._ledger = ledger
 
+    @abstractmethod
     def rows_of(self, now: Now, taken_input: Input) -> Rows[Input]:
         """Return the rows of an input with which an epoch has failed."""
-        raise NotImplementedError
 
     def promise(self, taken_input: Input) -> None:
         """See ``Evaluator``."""
