@@ -215,6 +215,17 @@ class Delta:
             return self.as_consolidated()
         return Delta.of(gather(self.rows, keep), diffs, is_consolidated=True)
 
+    def net(self, *, may_retract: bool) -> Delta:
+        """Return the same change in a form in which rows with positive diffs are there after it.
+
+        Without ``may_retract`` it takes no row back. Cost: none if all diffs are positive; else that of ``consolidate``.
+        """
+        if not self.height or (self.diffs > 0).all():
+            return self
+        delta = self.consolidate()
+        assert may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
+        return delta
+
     def negate(self) -> Delta:
         """Return the change that undoes this one."""
         return Delta.of(self.rows, np.negative(self.diffs), is_consolidated=self.is_consolidated)

@@ -94,7 +94,7 @@ class Sessions(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the rows that came or went, and those whose session has another start now."""
-        delta = self._plain(deltas[0])
+        delta = deltas[0].net(may_retract=self._may_retract)
         if not len(delta):
             self._stage(None, None)
             return self._nothing
@@ -115,14 +115,6 @@ class Sessions(Operator):
         self.changes.set(changes)
         self.merging.set(changes)
         return out
-
-    def _plain(self, delta: Delta) -> Delta:
-        """Return the delta in a form in which rows with positive diffs are there after it."""
-        if not len(delta) or (delta.diffs > 0).all():
-            return delta
-        delta = delta.consolidate()
-        assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
-        return delta
 
     def _output(self, batch: Batch, cells: Cells, rows: pl.DataFrame) -> tuple[Delta, Ints]:
         """Return the rows that came or went, with their present sessions, and earlier rows that moved; with their instants."""

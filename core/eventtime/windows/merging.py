@@ -108,7 +108,7 @@ class MergeWindows(Operator):
 
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the rows that came or went, and those whose window has another start now."""
-        delta = self._plain(deltas[0])
+        delta = deltas[0].net(may_retract=self._may_retract)
         added = run_of_rows(self._rows.layout, self._keys, delta.frame) if len(delta) else None
         change = empty_run(self._rows.layout) if added is None else added
         due = self._timers.due(self._clock.now)
@@ -123,14 +123,6 @@ class MergeWindows(Operator):
         self._set_timers(keys, before, after)
         self._rows.stage(change, self._purged(keys, after))
         return self._output(delta, keys, before, after) if len(delta) else self._nothing
-
-    def _plain(self, delta: Delta) -> Delta:
-        """Return the delta in a form in which rows with positive diffs are there after it."""
-        if not len(delta) or (delta.diffs > 0).all():
-            return delta
-        delta = delta.consolidate()
-        assert self._may_retract or (delta.diffs > 0).all(), "a retraction where there was to be none"
-        return delta
 
     def _output(self, delta: Delta, keys: Keys, before: MergedRows, after: MergedRows) -> Delta:
         """Return the rows that came or went, with their present windows, and earlier rows that moved."""
