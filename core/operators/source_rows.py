@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,11 +31,14 @@ from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
 from ..state.lookup import first_rows
+from ..state.marked_rows import is_compared
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
 from ..state.run import Layout, run_of_rows
 from ..state.spine import Spine
 from ..state.waiting import Chunk
+
+NO_KEYS = Keys(np.zeros(0, np.uint64))
 
 
 @tagged("core.operators.inputs:Append")
@@ -58,6 +62,21 @@ def _plain(delta: Delta) -> Delta:
     return Delta(frame_of(columns), delta.is_consolidated)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Retracted:
+    """The different rows of which an epoch retracts some: which entries are one of them, and which, and sums of diffs.
+
+    ``keys`` are the keys of the rows, in their order; none where no row is refused. ``added`` is what the epoch adds to each
+    row, and ``accepted`` as much of it as leaves no negative count.
+    """
+
+    keys: Keys
+    entries: Index
+    owners: Index
+    added: Ints
+    accepted: Ints
+
+
 @tagged("core.operators.inputs:CheckRetractions")
 class CheckRetractions(Operator):
     """Accept a retraction as often as the row is there, and refuse the rest.
@@ -75,6 +94,7 @@ class CheckRetractions(Operator):
         self.schema = schema
         self.spine = Spine(Layout())
         self._marked = marked_columns(schema)
+        self._is_compared = is_compared(schema.dtypes())
         self._source = source
         self._ledger = ledger
         self._strict = strict
@@ -84,9 +104,30 @@ class CheckRetractions(Operator):
         delta = _plain(deltas[0])
         if not len(delta):
             return delta
+        unhashed = self.spine.unhashed(delta.frame, self._marked)
+        found = self._by_values(delta, unhashed) or self._by_words(delta, unhashed)
+        excess = np.flatnonzero(found.accepted != found.added)
+        self._stage(delta, unhashed, found.keys.take(excess), (found.accepted - found.added)[excess])
+        retractions = np.count_nonzero(delta.diffs < 0)
+        if not len(excess) and len(found.entries) == retractions and delta.diffs.all():
+            return delta
+        return self._accepted(now, delta, found)
+
+    def _by_values(self, delta: Delta, unhashed: Chunk | None) -> _Retracted | None:
+        """Return the rows that are retracted, without their keys; None where these are needed, as they are if some are refused."""
+        found = None if unhashed is None or not self._is_compared else unhashed.retracted_rows()
+        if found is None:
+            return None
+        rows, entries, owners = found
+        added = np.zeros(len(rows), np.int64)
+        np.add.at(added, owners, delta.diffs[entries])
+        accepted = np.maximum(added, -self.spine.totals_of_rows(rows)) if len(rows) else added
+        return None if (accepted != added).any() else _Retracted(NO_KEYS, entries, owners, added, accepted)
+
+    def _by_words(self, delta: Delta, unhashed: Chunk | None) -> _Retracted:
+        """Return the rows that are retracted, in the order of their keys."""
         diffs = delta.diffs
         retractions = np.flatnonzero(diffs < 0)
-        unhashed = self.spine.unhashed(delta.frame, self._marked)
         if unhashed is not None:
             keys, entries, owners = unhashed.retracted()
         else:
@@ -100,11 +141,7 @@ class CheckRetractions(Operator):
             return marks_of([delta.frame.get_column(name)[retractions] for name in self._marked])
 
         accepted = np.maximum(added, -self.spine.totals_among(keys, marks)) if len(keys) else added
-        excess = np.flatnonzero(accepted != added)
-        self._stage(delta, unhashed, keys.take(excess), (accepted - added)[excess])
-        if not len(excess) and len(entries) == len(retractions) and delta.diffs.all():
-            return delta
-        return self._accepted(now, delta, keys, entries, owners, added, accepted)
+        return _Retracted(keys, entries, owners, added, accepted)
 
     def _stage(self, delta: Delta, unhashed: Chunk | None, excess: Keys, refused: Ints) -> None:
         """Stage the entries of the change, and the diffs that were refused of some keys."""
@@ -117,19 +154,11 @@ class CheckRetractions(Operator):
         words = delta.words if unhashed is None else unhashed.entries()[0]
         self.spine.stage_entries(Keys.concat([words, excess]), np.concatenate([delta.diffs, refused]))
 
-    def _accepted(
-        self,
-        now: Now,
-        delta: Delta,
-        keys: Keys,
-        entries: Index,
-        owners: Index,
-        added: Ints,
-        accepted: Ints,
-    ) -> Delta:
+    def _accepted(self, now: Now, delta: Delta, found: _Retracted) -> Delta:
         """Return the change without rows that cancel, and without those that are refused."""
-        first = np.full(len(keys), len(delta))
-        np.minimum.at(first, owners, entries)
+        added, accepted, entries = found.added, found.accepted, found.entries
+        first = np.full(len(added), len(delta))
+        np.minimum.at(first, found.owners, entries)
         excess = np.flatnonzero(accepted != added)
         if len(excess):
             self._refuse(now, Delta.of(gather(delta.rows, first[excess]), (added - accepted)[excess]))

@@ -25,6 +25,7 @@ from ..columns.marks import Marks, marks_of
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from .gradual import AT_ONCE
+from .marked_rows import MarkedRows
 from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
@@ -48,6 +49,7 @@ from .waiting import (
     UNHASHED_FROM,
     Chunk,
     Waiting,
+    add_marked,
     add_waiting,
     entries_of,
     frame_of_entries,
@@ -315,6 +317,20 @@ class Spine:
         sums = self._totals(keys, runs).get(DIFF)
         totals = np.zeros(len(keys), np.int64) if sums is None else sums
         add_waiting(waiting, keys, marks, totals)
+        self.touched += rows_in(waiting)
+        return totals
+
+    def totals_of_rows(self, rows: MarkedRows) -> Ints:
+        """Return the sums of the diffs of these rows, at least one, as ``totals_among`` does: their words are made if need be."""
+        runs, waiting = self.version.parts
+        totals = np.zeros(len(rows), np.int64)
+        others = add_marked(waiting, rows, totals)
+        if runs or others:
+            order, keys = rows.keys()
+            more = self._totals(keys, runs).get(DIFF)
+            by_key = np.zeros(len(rows), np.int64) if more is None else more
+            add_waiting(others, keys, lambda: rows.marks[order], by_key)
+            totals[order] += by_key
         self.touched += rows_in(waiting)
         return totals
 

@@ -23,6 +23,7 @@ from ..columns.kernels import Index, Ints, Keys, gather, is_one_word, key_words,
 from ..columns.key_hash import KeyHash, hashing_by
 from ..columns.marks import Marks, marked
 from ..data.schema import DIFF
+from .marked_rows import MarkedRows
 from .merge_policy import to_merge
 from .partitioning import KeyColumns
 from .run import Run
@@ -101,6 +102,25 @@ class Chunk:
         with hashing_by(self.key_hash):
             return candidates, _words_of_rows(gather(self.frame, candidates))
 
+    def retracted_rows(self) -> tuple[MarkedRows, Index, Index] | None:
+        """Return the different rows that are retracted, which entries are one of them, and which; no words are made.
+
+        None where two of these rows have the same mark, or where marks rule out too few.
+        """
+        assert self.marks is not None, "rows have marks where their words are not made"
+        diffs = self.frame.get_column(DIFF).to_numpy()
+        retractions = np.flatnonzero(diffs < 0)
+        marks, first = np.unique(self.marks[retractions], return_index=True)
+        own = retractions[first]
+        rows = MarkedRows(marks, gather(self.frame.drop(DIFF), own), self.key_hash)
+        candidates = marked(self.marks, marks) if len(rows) else retractions
+        if FEW_MARKED * len(candidates) > len(self):
+            return None
+        others = candidates[~np.isin(candidates, own)]
+        entries, owners = rows.among(self.frame, self.marks, others)
+        entries, owners = np.concatenate((own, entries)), np.concatenate((np.arange(len(own)), owners))
+        return None if np.count_nonzero(diffs[entries] < 0) < len(retractions) else (rows, entries, owners)
+
     def retracted(self) -> tuple[Keys, Index, Index]:
         """Return the keys of the retractions, ascending and distinct, which entries have one of them, and which key it is."""
         assert self.marks is not None, "rows have marks where their words are not made"
@@ -164,6 +184,19 @@ def entries_of(frame: pl.DataFrame) -> tuple[Keys, Ints]:
     """Return the keys and diffs of entries; the inverse of ``frame_of_entries``."""
     second = frame.get_column(SECOND).to_numpy() if SECOND in frame.columns else None
     return Keys(frame.get_column(KEY).to_numpy(), second), frame.get_column(DIFF).to_numpy()
+
+
+def add_marked(waiting: Waiting, rows: MarkedRows, totals: Ints) -> Waiting:
+    """Add the diffs of waiting entries to the totals of these rows; return the chunks in which they have to be found by words."""
+    others: list[Chunk] = []
+    for chunk in waiting:
+        candidates = None if chunk.marks is None else marked(chunk.marks, rows.marks)
+        if chunk.marks is None or candidates is None or FEW_MARKED * len(candidates) > len(chunk):
+            others.append(chunk)
+        elif len(candidates):
+            entries, owners = rows.among(chunk.frame, chunk.marks, candidates)
+            np.add.at(totals, owners, chunk.frame.get_column(DIFF).to_numpy()[entries])
+    return tuple(others)
 
 
 def add_waiting(waiting: Waiting, keys: Keys, marks: Callable[[], Marks], totals: Ints) -> None:

@@ -15,8 +15,10 @@ import evercurrent as ec
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import entries_among
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.columns.key_hash import in_force
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.state.marked_rows import MarkedRows
 from evercurrent.core.state.run import Layout, make_run
 from evercurrent.core.state.spine import Spine
 from harness import circuit_of, contents
@@ -45,8 +47,10 @@ def test_a_retraction_is_accepted_as_often_as_the_row_is_there(
     row = st.tuples(*[SOME[dtype] for dtype in schema.values()])
     entry = st.tuples(row, st.sampled_from([1, 1, 2, -1, -2]))
     epochs = data.draw(st.lists(st.lists(entry, min_size=1, max_size=6), max_size=6))
+    few_marked = data.draw(st.sampled_from([0, waiting_module.FEW_MARKED]))
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(spine_module, "LOOKS", looks)
+        patches.setattr(waiting_module, "FEW_MARKED", few_marked)
         patches.setattr(spine_module, "MOST_ENTRIES", 8 if looks else 2**22)
         patches.setattr(spine_module, "UNHASHED_FROM", unhashed)
         patches.setattr(waiting_module, "APART_FROM", max(unhashed, 4))
@@ -103,6 +107,56 @@ def test_nobody_sees_whether_rows_were_hashed_when_they_came(
         kept[-1] += [[view.deltas().frame(), state.columns_of(state.merged())]]
     for ours, theirs in zip(*kept, strict=True):
         assert [str(frame.rows()) for frame in ours] == [str(frame.rows()) for frame in theirs]
+
+
+WORD: dict[Any, list[Any]] = {
+    pl.Int64: [0, 1, -(2**63), None],
+    pl.Float64: [0.0, float("nan"), float("inf"), 1.5, None],
+    pl.Float32: [0.0, float("nan"), 1.5],
+    pl.Date: [0, 1, None],
+    pl.Datetime("us"): [0, 1, -(2**63)],
+    pl.String: ["", "a", "a text of some length", None],
+    pl.Binary: [b"", b"\xff", None],
+}
+"""Values of each kind of type that is compared; those of instants as their numbers."""
+
+
+@of_profile(0.3, quick=30)
+@given(
+    rows=st.lists(st.tuples(*map(st.sampled_from, WORD.values())), min_size=1, max_size=12),
+    own=st.sets(st.integers(0, 11)),
+    marks=st.lists(st.integers(0, 5), min_size=12, max_size=12),
+)
+def test_marked_rows_are_found_where_all_values_are_equal(
+    rows: list[tuple[Any, ...]], own: set[int], marks: list[int]
+) -> None:
+    columns = [
+        pl.Series(str(number), values, pl.Int64).cast(dtype)
+        if dtype.is_temporal()
+        else pl.Series(str(number), values, dtype)
+        for number, (dtype, values) in enumerate(zip(WORD, zip(*rows, strict=True), strict=True))
+    ]
+    frame = pl.DataFrame(columns)
+    words = key_words(frame.get_columns(), len(rows))
+    pairs = [*zip(words.first.tolist(), words.seconds().tolist(), strict=True)]
+    marks = [marks[pairs.index(pair)] for pair in pairs]  # Equal rows have equal marks, and others may.
+    of_marks = {marks[place]: place for place in own if place < len(rows)}
+    places = [of_marks[mark] for mark in sorted(of_marks)]
+    if not places:
+        return
+    marked_rows = MarkedRows(np.array(sorted(of_marks), np.uint32), frame[places], in_force())
+    entries, owners = marked_rows.among(frame, np.array(marks, np.uint32), np.arange(len(rows)))
+    expected = [
+        (entry, number)
+        for entry in range(len(rows))
+        for number, place in enumerate(places)
+        if marks[entry] == marks[place] and pairs[entry] == pairs[place]
+    ]
+    assert [*zip(entries.tolist(), owners.tolist(), strict=True)] == expected
+    order, keys = marked_rows.keys()
+    assert [*zip(keys.first.tolist(), keys.seconds().tolist(), strict=True)] == [
+        pairs[places[number]] for number in order
+    ]
 
 
 @of_profile(0.5, quick=60)
