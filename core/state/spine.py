@@ -68,8 +68,8 @@ LOOKS = 16
 
 NO_DIFFS = np.zeros(0, np.int64)
 
-SORTED_AT_ONCE = 64
-"""Up to so many rows, retractions among them, are sorted together: as a run and rows that wait they would be sorted twice."""
+FEW_WAITING = 1024
+"""So few rows wait whether or not some are retractions: those of many small epochs are sorted together."""
 
 
 class Spine:
@@ -171,14 +171,13 @@ class Spine:
         """Stage rows with their diffs, at most once per epoch: those that are added as they are.
 
         ``frame`` has the columns of the payload, then ``_diff``, and is not changed by anybody. Where merges have to stay
-        within bounds, where most of the rows are retractions, or where rows are few and some are, all are sorted at once.
+        within bounds, or where most of the rows are retractions, all are sorted at once.
         """
         assert self._staged is None, "staged twice in one epoch"
         if not frame.height:
             return
         added = int(np.count_nonzero(frame.get_column(DIFF).to_numpy() > 0))
-        few = SORTED_AT_ONCE if added < frame.height else 0
-        if self.most_merged is not None or 2 * added < frame.height or frame.height <= few:
+        if self.most_merged is not None or 2 * added < frame.height:
             self.stage(self._sorted(frame))
         else:
             self._stage_change(frame, Chunk(frame, in_force(), retracting=frame.height - added))
@@ -446,7 +445,8 @@ class Spine:
             add_totals(totals, part)
             runs, merging = merger.piled_gradually((*runs, part), merging, part.size)
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
-        if waiting and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
+        many = rows_in(waiting) > FEW_WAITING
+        if many and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()

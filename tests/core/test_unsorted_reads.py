@@ -31,7 +31,7 @@ EPOCHS = st.lists(
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spine_module, "UNHASHED_FROM", 1)
-    monkeypatch.setattr(spine_module, "SORTED_AT_ONCE", 0)
+    monkeypatch.setattr(spine_module, "FEW_WAITING", 0)
 
 
 def delta_of(epoch: list[tuple[int, int]]) -> Delta:
