@@ -20,6 +20,7 @@ from bench.figures import (
     spark_shapes,
     spark_state,
     state,
+    tail,
     wide,
     workers,
 )
@@ -30,6 +31,7 @@ FIGURES = {
     "break-even": operators.break_even,
     "backfill": operators.backfill,
     "state": state.measure,
+    "tail": tail.measure,
     "one-row": one_row.measure,
     "readers": readers.measure,
     "workers": workers.measure,
