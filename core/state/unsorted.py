@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import group
-from ..columns.kernels import Ints, frame_of, gather, key_words, stack
+from ..columns.kernels import Ints, frame_of, gather, keep, key_words, stack
 from ..columns.marks import marked, marked_columns, marks_of
 from ..data.schema import DIFF
 from .waiting import Chunk, Waiting
@@ -22,28 +22,33 @@ def in_one_chunk(waiting: Waiting) -> Chunk | None:
     None where many rows may have been retracted, or where that cannot be seen by their marks. Cost: a copy of the rows; none if
     they are one chunk without retractions.
     """
-    frames, retracting = [chunk.frame for chunk in waiting], sum(chunk.retracting for chunk in waiting)
-    if retracting:
-        columns = marked_columns(dict(list(frames[0].schema.items())[:-1]))
-        if not columns:
-            return None
-    frame = frames[0] if len(frames) == 1 else stack(frames).rechunk()
-    if not retracting:
-        return waiting[0] if len(waiting) == 1 else Chunk(frame, waiting[0].key_hash)
-    diffs = frame.get_column(DIFF).to_numpy()
-    marks = marks_of([frame.get_column(name) for name in columns])
-    candidates = marked(marks, marks[diffs < 0])
-    if FEW_MARKED * len(candidates) > frame.height:
+    frames, key_hash = [chunk.frame for chunk in waiting], waiting[0].key_hash
+    if not any(chunk.retracting for chunk in waiting):
+        return waiting[0] if len(waiting) == 1 else Chunk(stack(frames).rechunk(), key_hash)
+    columns = marked_columns(dict(list(frames[0].schema.items())[:-1]))
+    if not columns:
         return None
+    marks = np.concatenate([marks_of([frame.get_column(name) for name in columns]) for frame in frames])
+    diffs = np.concatenate([frame.get_column(DIFF).to_numpy() for frame in frames])
+    candidates = marked(marks, marks[diffs < 0])
+    if FEW_MARKED * len(candidates) > len(diffs):
+        return None
+    ends = np.cumsum([frame.height for frame in frames])
+    cuts = np.searchsorted(candidates, ends[:-1])
+    starts = ends - [frame.height for frame in frames]
+    marked_rows = [
+        gather(frame, positions - start)
+        for frame, positions, start in zip(frames, np.split(candidates, cuts), starts, strict=True)
+    ]
     left = diffs.copy()
-    left[candidates] = _left_of(gather(frame, candidates))
-    remaining = np.flatnonzero(left)
-    rows = gather(frame_of(frame.get_columns()[:-1]), remaining)
-    return Chunk(
-        frame_of([*rows.get_columns(), pl.Series(DIFF, left[remaining])]),
-        waiting[0].key_hash,
-        retracting=int(np.count_nonzero(left < 0)),
-    )
+    left[candidates] = _left_of(stack(marked_rows))
+    remaining = [
+        keep(frame_of(frame.get_columns()[:-1]), is_left)
+        for frame, is_left in zip(frames, np.split(left != 0, ends[:-1]), strict=True)
+    ]
+    left = left[left != 0]
+    rows = stack(remaining).rechunk().get_columns()
+    return Chunk(frame_of([*rows, pl.Series(DIFF, left)]), key_hash, retracting=int((left < 0).sum()))
 
 
 def present_rows(chunk: Chunk) -> pl.DataFrame:
