@@ -31,6 +31,9 @@ FEW_ENTRIES = 1024
 MANY_KEYS = 32
 """If there are no more entries than this for each key that is looked for, a pass over all costs less than a search for each."""
 
+READ_ONCE_BELOW = 1 << 18
+"""Runs of fewer entries have their directory on their first search: many are read from end to end, or merged, and never searched."""
+
 FEW = 64
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
 
@@ -302,8 +305,9 @@ def run_of_entries(
     if rows is not None:
         # Many runs of rows are read once, from end to end.
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
-    if directory is None and len(keys.first) >= FROM:
-        directory = Directory.of(keys.first)
+    if directory is None:
+        is_small = len(keys.first) < READ_ONCE_BELOW
+        directory = Deferred.of(keys.first) if is_small else Directory.of(keys.first)
     return Run(keys, payload, totals, rows, directory)
 
 

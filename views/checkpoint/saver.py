@@ -8,11 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.eventtime.watermarks.holds import held_at_of, is_held, with_held_at
+from evercurrent.core.state.partitioning import of_buckets
 from evercurrent.core.state.protocol import State
-from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.snapshot import NOTHING, Saved
 
 from ..store import Item
-from .commits import DeltaRef, PieceRef, StateRecord
+from .commits import Commit, DeltaRef, PieceRef, StateRecord
 from .pieces import Batch, Pieces
 
 MAPPED_SHARE = 16
@@ -113,6 +115,25 @@ class Saver:
             pieces = tuple(self._piece(name, state, ref) for ref in record.pieces)
             state.restore(Saved(pieces, record.facts))
             self._kept[name] = _WrittenState(pieces, record, type(state))
+
+    def restore_whole(self, states: Mapping[str, State], commit: Commit) -> None:
+        """Restore these states, by their ids, from the records of all their buckets. Their pieces are shared and not copied.
+
+        Raises:
+            MissingFileError, CorruptFileError, CheckpointError: as ``restore``.
+        """
+        for name, state in states.items():
+            in_buckets = (f"{name}/{bucket}" for bucket in range(commit.buckets))
+            records = {each: commit.states[each] for each in in_buckets if each in commit.states}
+            parts = [
+                Saved(tuple(self._piece(each, state, ref) for ref in record.pieces), record.facts)
+                for each, record in records.items()
+            ]
+            if any(is_held(part.facts) for part in parts):
+                held_at = min(held_at_of(part.facts) for part in parts)
+                state.restore(Saved(parts[0].pieces, with_held_at(parts[0].facts, held_at)))
+            else:
+                state.restore(of_buckets(parts or [NOTHING]))
 
     def close(self) -> None:
         """Drop all states and their cached pieces, as none will be restored soon."""

@@ -18,10 +18,9 @@ from ..compiler.compiler import compile_plan
 from ..epochs.records import Noted
 from ..plan.plan import Plan
 from .digest_schemes import EarlierNames
-from .plan_diff import OPEN_ONCE, require_all_states
+from .plan_diff import require_all_states
 from .plan_match import check_plan, state_ids
 from .redeclared import take_over
-from .time_travel import in_bucket_0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows
 
     Raises:
         EpochGoneError: there is no commit of that epoch, or it is no longer retained.
-        CheckpointError: it is no checkpoint, is of another plan, is in buckets, or is damaged.
+        CheckpointError: it is no checkpoint, is of another plan, or is damaged.
     """
     return read_beside_writer(checkpoint.store, lambda: _committed_states(plan, checkpoint, epoch, rows))
 
@@ -69,7 +68,7 @@ def _committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, row
     commit = EarlierNames(plan).renewed(last)
     _require_same(where, plan, compiled, commit)
     with hashing_by(pieces.key_hash):
-        Saver(pieces).restore(in_bucket_0(compiled), commit.states)
+        Saver(pieces).restore_whole(state_ids(compiled), commit)
     noted = commit.epochs[-1] if commit.epochs else None
     return ForkedStates(compiled, commit.epoch, dict(commit.positions), commit.facts.get("rows", {}), noted)
 
@@ -80,10 +79,6 @@ def _require_same(where: str, plan: Plan, compiled: Compiled, commit: Commit) ->
     Raises:
         CheckpointError: it has not; names the difference.
     """
-    if commit.buckets > 1:
-        raise CheckpointError(
-            f"{where}: its states are in {commit.buckets} buckets, which cannot be forked: {OPEN_ONCE}"
-        )
     match = check_plan(commit.plan, plan, compiled, ())
     require_all_states(where, match)
     if not match.is_same:

@@ -10,6 +10,8 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.run import Run, merge
 from evercurrent.core.state.spine import Spine, Version
 
+from ..concurrency.ahead import computed_ahead
+
 GREATEST_WORD = (1 << 64) - 1
 
 RowsReader = Callable[[], Delta]
@@ -55,16 +57,20 @@ class KeptRows:
                 yield len(piece), piece
             return
         first, *others = self.spines
-        runs = first.runs
         if self.entries <= most:
             yield self.entries, self.all()
             return
         versions = [spine.version for spine in others]
-        for least, greatest in _ranges(runs, most):
-            cut = [part for run in runs if len(part := run.between(least, greatest))]
-            if cut:
-                version = first.version.with_parts((merge(first.layout, cut),), (), merging=())
-                yield sum(map(len, cut)), self.read([version, *versions])
+        for entries, run in computed_ahead(_merged_ranges(first, most)):
+            yield entries, self.read([first.version.with_parts((run,), (), merging=()), *versions])
+
+
+def _merged_ranges(spine: Spine, most: int) -> Iterator[tuple[int, Run]]:
+    """Yield the entries of a state, a range of keys at a time, as one run each, with the number of entries in it."""
+    runs = spine.runs
+    for least, greatest in _ranges(runs, most):
+        if cut := [part for run in runs if len(part := run.between(least, greatest))]:
+            yield sum(map(len, cut)), merge(spine.layout, cut)
 
 
 def _ranges(runs: Sequence[Run], most: int) -> Iterator[tuple[int, int]]:

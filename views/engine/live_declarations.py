@@ -79,8 +79,8 @@ class LiveDeclarations(ServedViews, ABC):
         2
 
         Args:
-            checkpoint: fork the engine that writes there, or has written there, and declares what this one declares. It may
-                be running, in another process too: nothing is locked or written.
+            checkpoint: fork the engine or the query in Spark that writes there, or has written there, and declares what this
+                one declares. It may be running, in another process too: nothing is locked or written.
             epoch: a committed epoch that is retained; by default the last one, of this engine that of its last push.
 
         Raises:
