@@ -215,3 +215,24 @@ def test_a_view_that_was_declared_later_has_its_history_after_a_restart(tmp_path
         view = declared(engine, "shop")
         assert view.history("north").frame().equals(history)
         assert history["_epoch"].to_list() == [2, 3, 3]
+
+
+def test_the_newest_rows_of_a_source_without_event_time_are_those_of_the_last_epochs() -> None:
+    for recorded in (True, False):
+        engine = ec.Engine(record=recorded)
+        columns = {"k": pl.String, "n": pl.Int64, "l": pl.List(pl.Int64)}
+        rows = engine.source("rows", columns, kind="diffs", retained=True)
+        total = engine.view("total", rows.group_by("k").agg(t=pl.col("n").sum()))
+        for n in (5, 9, 2, None, 7, 5):
+            engine.push("rows", [("a", n, [n])])
+        engine.push("rows", pl.DataFrame({"k": ["a"], "n": [2], "l": [[2]], "_diff": [-1]}))
+        newest = total.lineage({"k": "a"}, limit=2)
+        if recorded:
+            assert newest["rows"]["n"].to_list() == [5, 7]
+            assert not newest.remarks
+        else:
+            (remark,) = newest.remarks
+            assert "source 'rows' has not kept when its rows came" in remark
+            assert "the first 2 of 4" in remark
+            assert remark in str(newest)
+        assert not total.lineage({"k": "a"}).remarks

@@ -195,7 +195,7 @@ class LiveDeclarations(ServedViews, ABC):
         fork = self.fork()
         compiled = fork._running.current()
         self._indexes.forget_all_but({node.identity for node in compiled.circuit.nodes})
-        return Tracer(fork._plan, compiled, self._indexes)
+        return Tracer(fork._plan, compiled, self._indexes, fork._running.log.now())
 
     def _prover(self) -> Prover:
         with self._turn:

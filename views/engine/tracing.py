@@ -29,10 +29,11 @@ from .view import View
 class Tracer:
     """Follows rows of a fork, whose states nobody changes meanwhile."""
 
-    def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes) -> None:
+    def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes, log: RunLog) -> None:
         self._plan = plan
         self._compiled = compiled
         self._indexes = indexes
+        self._log = log
 
     def lineage(self, view: str, row: object, limit: int) -> Lineage:
         """Return where a row of a view comes from; see ``View.lineage``.
@@ -41,7 +42,7 @@ class Tracer:
             InputError: there is no such row, or it cannot be followed back.
         """
         collections = Collections(self._plan, self._compiled, self._indexes)
-        return lineage(collections, view, row, limit, self._newest())
+        return lineage(collections, view, row, limit, self._newest(), self._recorded)
 
     def history(self, view: View, key: object, since: int | None, now: Published) -> History:
         """Return the changes of the rows of a key; see ``View.history``.
@@ -91,6 +92,12 @@ class Tracer:
             return queries.why_waiting(keys.row(0, named=True) if keys.width else {}, instant)
 
         return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, lookup_values)
+
+    def _recorded(self, source: str) -> pl.DataFrame | None:
+        """Return the recorded rows of a source with their epochs; None if rows are not recorded."""
+        if not self._log.records_rows:
+            return None
+        return self._log.rows(source, self._plan.sources[source].schema)
 
     def _newest(self) -> Mapping[str, list[str]]:
         """Return the columns that order the rows of sources by age: those of event time, or of their sequence."""

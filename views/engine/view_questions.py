@@ -92,8 +92,8 @@ class Questions(ABC):
 
         They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
         those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
-        come first: by event time, or by the ``sequence_by`` of the source. Where a source retains no rows, they are those of the
-        nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
+        come first: by event time, by the ``sequence_by`` of the source, or by the epochs that ``Engine(record=True)`` has recorded.
+        Where a source retains no rows, they are those of the nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
         subtracts) are not among them.
 
         The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,

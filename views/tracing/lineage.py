@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
+from evercurrent.core.columns.kernels import key_words
 from evercurrent.core.data.errors import InputError
-from evercurrent.core.data.schema import DIFF
+from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..connectors.nested_times import has_times
 from ..connectors.pushed_frames import time_value
@@ -19,6 +20,9 @@ from ..proving.row_frames import is_among
 from .drawing import Box, Drawing, shown_rows
 from .rows import Rows
 from .traces import Trace, UntraceableError, traced
+
+WORD = "_word"
+"""A column of the words of rows, by which they are joined."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +73,18 @@ class Lineage(Mapping[str, pl.DataFrame]):
         return self.svg()
 
 
-def lineage(rows: Rows, name: str, row: object, limit: int, order: Mapping[str, Sequence[str]]) -> Lineage:
-    """Return the lineage of the rows of a view that have these values. ``order``: columns by which rows of sources are new.
+def lineage(
+    rows: Rows,
+    name: str,
+    row: object,
+    limit: int,
+    order: Mapping[str, Sequence[str]],
+    recorded: Callable[[str], pl.DataFrame | None],
+) -> Lineage:
+    """Return the lineage of the rows of a view that have these values.
+
+    ``order`` has the columns by which rows of sources are new, and ``recorded`` returns the rows of a source with their
+    epochs, for those that have none; None if they are not recorded.
 
     Raises:
         InputError: there is no such row, or it cannot be followed back; names the reason.
@@ -90,12 +104,31 @@ def lineage(rows: Rows, name: str, row: object, limit: int, order: Mapping[str, 
     rows_by_end: dict[str, pl.DataFrame] = {}
     for at, part in trace.ends.items():
         label = end_name(plan, at)
-        newest = newest_first(part, order.get(label, ()))
+        columns = order.get(label, ())
+        with_epochs = recorded(label) if at in plan.inputs and not columns else None
+        newest = newest_first(part, columns) if with_epochs is None else _by_epoch(part, with_epochs)
         rows_by_end[label] = newest if label not in rows_by_end else pl.concat([rows_by_end[label], newest])
+        if at in plan.inputs and not columns and with_epochs is None and part.height > limit:
+            trace.remarks.append(
+                f"source {label!r} has not kept when its rows came, so the first {limit} of {part.height:,} need not be the newest; "
+                "declare its event_time=, or make the engine with Engine(record=True)"
+            )
     cut = {label: part.head(int(limit)) for label, part in rows_by_end.items()}
     return Lineage(
         name, cut, drawing_of(plan, trace, rows_by_end, f"lineage of a row of {name}"), tuple(trace.remarks)
     )
+
+
+def _by_epoch(rows: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """Return rows sorted by the last epoch in which they were added, the latest first, and last those that were not recorded."""
+    names, added = [name for name in rows.columns if name != DIFF], recorded.filter(pl.col(DIFF) > 0)
+    words, recorded_words = (
+        pl.Series(WORD, key_words([frame.get_column(name) for name in names], frame.height).first)
+        for frame in (rows, added)
+    )
+    epochs = pl.DataFrame([recorded_words, added.get_column(EPOCH)]).group_by(WORD).agg(pl.col(EPOCH).max())
+    epoch = pl.DataFrame([words]).join(epochs, on=WORD, how="left", maintain_order="left").get_column(EPOCH)
+    return newest_first(rows.with_columns(epoch), [EPOCH]).drop(EPOCH)
 
 
 def newest_first(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
