@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.eventtime.watermarks.holds import held_at_of, is_held, with_held_at
+from evercurrent.core.eventtime.windows.holds import held_at_of, is_held, with_held_at
 from evercurrent.core.state.partitioning import of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
