@@ -13,6 +13,7 @@ TARGETS = (
         Target("until the view is ready / one polars evaluation, reading included", "times", "at most", 1.5),
         "fill",
     ),
+    (Target("the same, without reading", "times", "at most", 1.5), "fill_evaluated"),
     (Target("pushes of 1,000 rows meanwhile / before, means", "times", "at most", 3), "push"),
     (Target("a fork", "ms", "at most", 10), "fork_ms"),
     (Target("memory of a fork, of a thousand", "MB", "at most", 1), "fork_mb"),

@@ -91,7 +91,7 @@ def main(keys: int) -> None:
     send(
         floor_s=floor, evaluated_s=evaluated, quiet_s=quiet, meanwhile_s=meanwhile, pushes=len(busy),
         alone_ms=statistics.median(alone) * 1e3, busy_ms=statistics.median(busy) * 1e3, slowest_ms=max(busy) * 1e3,
-        fill=quiet / floor, push=statistics.mean(busy) / statistics.mean(alone),
+        fill=quiet / floor, fill_evaluated=quiet / evaluated, push=statistics.mean(busy) / statistics.mean(alone),
         fork_ms=later * 1e3, first_fork_ms=first * 1e3, fork_mb=each / 1e6, first_fork_mb=one / 1e6,
         fork_traced_mb=traced / 1e6,
     )  # fmt: skip
