@@ -31,11 +31,12 @@ from ..expressions import (
     output_trees,
     row_expressions,
 )
-from ..expressions.aggregate_parts import AggregateCompiler
+from ..expressions.aggregate_parts import AggregateCompiler, name_of
 from ..expressions.aggregate_rules import RULES
 from ..expressions.deep_expressions import taken_apart
 from ..expressions.elementwise import elementwise
 from ..expressions.known_schemas import evaluated, known_schema, resolved, selected_schema
+from ..expressions.polars_tree import read
 from ..expressions.rowwise import Obstacle
 from ..expressions.showing import shown
 from ..plan.function_versions import versioned
@@ -194,7 +195,9 @@ def _compiled_outputs(
     parts.about = f"{where}: {shown(expr)}"
     trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
     finished = [parts.over_group(node) for node in trees]
-    outputs = _polars_schema(where, parts, expr)
+    if read(expr) is not None:
+        _check_not_keys(where, parts, map(name_of, trees))
+    outputs = _polars_schema(parts, expr)
     check_expansion(where, expr, len(finished), outputs)
     for each in finished:
         elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
@@ -206,19 +209,14 @@ def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) 
         raise PlanError(f"{where}: {listed(repeated)} is a key; name the aggregate with .alias(...)")
 
 
-def _polars_schema(where: str, parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
-    """Return the columns that polars makes of an expression in this ``agg``.
-
-    Raises:
-        PlanError: one of them is a key, or polars refuses the expression.
-    """
+def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
+    """Return the columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
     schema = parts.schema
     keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
     ungrouped = selected_schema(parts.about, schema, expr)
     if not keys:
         return ungrouped
-    _check_not_keys(where, parts, ungrouped)
     grouped = known_schema(
         ("agg", tuple(parts.keys)),
         schema,
