@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -42,6 +43,22 @@ def test_the_drawings_are_those_that_the_script_makes(drawings):
 def test_the_page_shows_each_of_them(drawings):
     shown = set(re.findall(r"\(figures/([^)]+)\)", (DOCS / "figures.md").read_text("utf-8")))
     assert shown == set(drawings)
+
+
+def test_no_label_lies_across_the_watermark(drawings):
+    """Its plate may be beside or below the line: a line through a text is hard to read."""
+    across = {}
+    for name, drawing in drawings.items():
+        rectangles = re.findall(r"<rect [^>]*>", drawing)
+        plates = [[float(re.search(rf' {of}="([^"]+)"', each)[1]) for of in ("x", "y", "width", "height")] for each in rectangles if 'rx="4"' in each]  # type: ignore[index]  # fmt: skip
+        for line in re.findall(r'<path d="M([^"]+)" fill="none"', drawing):
+            points = [tuple(map(float, point.split())) for point in line.split("L")]
+            for (x, y), (to_x, to_y) in itertools.pairwise(points):
+                for left, top, wide, high in plates:
+                    is_beside = max(x, to_x) <= left or min(x, to_x) >= left + wide
+                    if not is_beside and max(y, to_y) > top and min(y, to_y) < top + high:
+                        across.setdefault(name, []).append((x, y, to_x, to_y))
+    assert across == {}
 
 
 def test_the_second_order_is_one_of_the_same_rows(made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 
@@ -23,8 +24,8 @@ ROOM_OF_A_LABEL = 2500
 AT_EDGE = 12
 """A label that begins further below the edge of its pane is led to by a line."""
 
-HIDDEN = 0.3
-"""A value that would cover others with this share of its own place is only in the hints, however few panes there are."""
+HIDDEN = 0.12
+"""A value that would cover others with this share of its own place is led to by a line, or only in the hints, however few panes there are."""
 
 _LABEL_LENGTH = 14
 _LABEL_HEIGHT = 18
@@ -72,13 +73,14 @@ class Labels:
 def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
     """Draw the values near the upper edge of their rectangles, where they cover nothing else.
 
-    In a crowded plot the values that still stand are then led to by a line, as far as there is room for them.
+    The others that still stand are then led to by a line, as far as there is room for them. In a crowded plot these come
+    before values that were retracted.
     """
     drawn: list[str] = []
     plates: list[str] = []
     left_out: list[Pane] = []
     is_crowded = len(panes) > min(CROWDED, _room(plot))
-    for pane in sorted(panes, key=lambda pane: (pane.end == END_OF_TIME, pane.end - pane.start)):
+    for pane in sorted(panes, key=lambda pane: _rank(pane, is_crowded=is_crowded)):
         parts, box, covered = _placed(plot, pane, placing)
         too_wide = box.right - box.left > plot.x.at(pane.end) - plot.x.at(pane.start)
         if covered > HIDDEN * box.area or (is_crowded and (covered or too_wide)):
@@ -87,7 +89,7 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
         placing.take(box)
         plates.append(_tether(plot, pane, box) + _plate(box))
         drawn.append(_label(plot, pane, parts, box))
-    standing = [pane for pane in left_out if is_crowded and pane.label is not None and pane.gone_at is None]
+    standing = [pane for pane in left_out if pane.label is not None and pane.gone_at is None]
     led = [label for pane in standing if (label := _led(plot, pane, placing)) is not None]
     drawn += [label for _, label in led]
     plates += [plate for plate, _ in led]
@@ -96,6 +98,11 @@ def draw_labels(plot: Plot, panes: Sequence[Pane], placing: Placing) -> Labels:
         element("g", *drawn) if drawn else "",
         len(left_out) - len(led),
     )
+
+
+def _rank(pane: Pane, *, is_crowded: bool) -> tuple[bool, bool, int]:
+    """Return what orders the panes for their labels: the narrow ones, which have fewer places, come first."""
+    return is_crowded and pane.gone_at is not None, pane.end == END_OF_TIME, pane.end - pane.start
 
 
 def _led(plot: Plot, pane: Pane, placing: Placing) -> tuple[str, str] | None:
@@ -121,15 +128,26 @@ def _room(plot: Plot) -> float:
 
 
 def _placed(plot: Plot, pane: Pane, placing: Placing) -> tuple[list[_LabelPart], Box, float]:
-    """Return the label, its place and how much it covers; the label lacks the timing where there is no room for it."""
-    parts = _parts(pane)
-    shorter = [part for part in parts if part.size > style.WORD_SIZE]
-    for label_parts in (parts, shorter):
-        box, covered = placing.best(_inside(plot, pane, _size(label_parts)))
+    """Return the label, its place and how much it covers; the label is shorter where there is no room for all of it.
+
+    Where it covers something at each place, it has the one where it covers least.
+    """
+    *labels, value = _lengths(plot, pane)
+    tried = []
+    for places, parts in [*product((_inside, _above), labels), (_inside, value), (_above, value)]:
+        box, covered = placing.best(places(plot, pane, _size(parts)))
         if not covered:
-            return label_parts, box, 0.0
-    box, covered = placing.best([*_inside(plot, pane, _size(parts)), *_above(plot, pane, _size(parts))])
-    return parts, box, covered
+            return parts, box, 0.0
+        tried.append((parts, box, covered))
+    return min(tried, key=lambda attempt: attempt[2])
+
+
+def _lengths(plot: Plot, pane: Pane) -> list[list[_LabelPart]]:
+    """Return the whole label, unless it is wider than its rectangle, the one without the timing, and its first part."""
+    parts = _parts(pane)
+    shorter = [part for part in parts if part.size > style.WORD_SIZE] or parts
+    has_room = _size(parts) <= plot.x.at(pane.end) - plot.x.at(pane.start)
+    return [*([parts] if has_room else []), shorter, shorter[:1]]
 
 
 def _size(parts: Sequence[_LabelPart]) -> float:
@@ -230,11 +248,13 @@ def _inside(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
 
 
 def _above(plot: Plot, pane: Pane, size: float) -> Iterator[Box]:
-    """Yield places above the upper edge of the rectangle, within the drawing."""
+    """Yield places above the upper edge of the rectangle, or the nearest one below it if they are not within the drawing."""
     y = plot.y.at(pane.fired) - 3 - _LABEL_HEIGHT / 2
-    if y - _LABEL_HEIGHT / 2 >= plot.top:
-        for x in _across(plot, pane, size):
-            yield Box.around(x, y, size, _LABEL_HEIGHT)
+    if y - _LABEL_HEIGHT / 2 < plot.top:
+        yield next(_inside(plot, pane, size))
+        return
+    for x in _across(plot, pane, size):
+        yield Box.around(x, y, size, _LABEL_HEIGHT)
 
 
 def _across(plot: Plot, pane: Pane, size: float) -> Iterator[float]:

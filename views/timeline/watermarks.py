@@ -85,7 +85,7 @@ def take_watermark(plot: Plot, watermark: Watermark, placing: Placing) -> None:
     """Mark the place of a line as occupied, so that labels cut it only where there is no other place for them."""
     points = _points(plot, watermark.moves)
     for (x, y), (to_x, to_y) in pairwise(points):
-        placing.take(Box(min(x, to_x) - 0.5, min(y, to_y) - 0.5, max(x, to_x) + 0.5, max(y, to_y) + 0.5))
+        placing.take(Box(min(x, to_x) - 1.5, min(y, to_y) - 1.5, max(x, to_x) + 1.5, max(y, to_y) + 1.5))
 
 
 def _points(plot: Plot, moves: Sequence[Move]) -> list[tuple[float, float]]:
