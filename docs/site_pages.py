@@ -28,11 +28,24 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return linked(markdown, page.file.src_uri, {file.src_uri for file in files})
 
 
+def title(page: Path) -> str:
+    """Return the title of a page, without what follows a colon.
+
+    >>> title(ROOT / "docs/figures.md")
+    'Figures'
+    """
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ").partition(":")[0]
+
+
 def linked(markdown: str, page: str, known: set[str]) -> str:
     """Return a page with its links as those of the site; a link to a file that the site does not have becomes its text.
 
+    Where the text of a link is the path of a file in the checkout, the site has the title of the page instead.
+
     >>> linked("[a](docs/a.md#x), [b](../bench/b.md)", "index.md", {"a.md"})
     '[a](a.md#x), b'
+    >>> linked("[docs/speed.md](docs/speed.md) has more", "index.md", {"speed.md"})
+    '[How fast](speed.md) has more'
     """
     folder = posixpath.dirname(PAGES.get(page, f"docs/{page}"))
 
@@ -42,6 +55,8 @@ def linked(markdown: str, page: str, known: set[str]) -> str:
         here = next((site for site, source in PAGES.items() if source == path), path.removeprefix("docs/"))
         if here not in known:
             return text
+        if text == f"docs/{here}":
+            text = title(ROOT / text)
         return f"{image}[{text}]({posixpath.relpath(here, posixpath.dirname(page) or '.')}{anchor})"
 
     parts = FENCE.split(markdown)

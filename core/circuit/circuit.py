@@ -36,7 +36,7 @@ class Node:
     A node without inputs takes the rows that arrive under its name. ``identify``, if given, sets the identities when one of
     them is first read, as most circuits never need them. ``only`` is a column and a value: the node, which has one input, would emit and stage nothing for a
     change in which no row has that value in that column. ``seconds``, ``rows_in`` and
-    ``rows_out`` are totals over all epochs that were committed.
+    ``rows_out`` are totals over all epochs that were committed, and ``epochs`` is the number of those in which rows came out.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Node:
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+    epochs: int = 0
     identify: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     _identity: str = ""
     _identity_before: str = ""
@@ -373,6 +374,7 @@ class Circuit:
                 if source in deltas:
                     node.rows_in += deltas[source].height
             node.rows_out += delta.height
+            node.epochs += delta.height > 0
         for place in touched:
             for state in self.nodes[place].states:
                 state.commit()

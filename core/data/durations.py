@@ -23,6 +23,7 @@ _ZONED = pl.Datetime("us", "UTC")
 _TEXT = re.compile(r"([+-]?)((?:\d+[a-z]+)+)")
 _PART = re.compile(r"(\d+)([a-z]+)")
 _WORDS = re.compile(r"\s*(?:interval\s+)?(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s*", re.IGNORECASE)
+_INTERVAL = re.compile(r"\s*interval\b", re.IGNORECASE)
 _WORD = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 _SPELLED_OUT = {
     "week": "w", "day": "d", "hour": "h", "minute": "m", "second": "s", "millisecond": "ms", "microsecond": "us",
@@ -89,10 +90,14 @@ def _parsed(where: str, text: Any) -> int:
 def as_polars_spells(text: str) -> str:
     """Return a length of time that is spelled out in words as polars writes it; any other text unchanged.
 
+    In an interval of SQL numbers, or all of it, may be in quotes.
+
     >>> as_polars_spells("1 hour 30 minutes"), as_polars_spells("1 month"), as_polars_spells("10s")
     ('1h30m', '1mo', '10s')
+    >>> as_polars_spells("INTERVAL '10' MINUTE"), as_polars_spells("interval '1 hour 5 minutes'")
+    ('10m', '1h5m')
     """
-    words = _WORDS.fullmatch(text)
+    words = _WORDS.fullmatch(text.replace("'", "") if _INTERVAL.match(text) else text)
     if words is None:
         return text
     parts = []

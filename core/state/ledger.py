@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import polars as pl
@@ -57,6 +58,8 @@ class Ledger:
         self.refused: Recent[Refused] = Recent()
         self.entries: int = 0
         self.forgotten: int = 0
+        self.rows_by_source: Counter[str] = Counter()
+        """The rows that it holds, by source; sources without any may have a zero."""
         self._staged: list[Refused] = []
 
     def stage(self, refused: Refused) -> None:
@@ -80,10 +83,13 @@ class Ledger:
         for refused in self._staged:
             self.refused.append(refused)
             self.entries += refused.frame.height
+            self.rows_by_source[refused.source] += refused.frame.height
         self._staged = []
         while self.entries > self.limit and len(self.refused) > 1:
-            gone = self.refused.popleft().frame.height
+            oldest = self.refused.popleft()
+            gone = oldest.frame.height
             self.entries -= gone
+            self.rows_by_source[oldest.source] -= gone
             self.forgotten += gone
 
     def discard(self) -> None:
@@ -109,7 +115,10 @@ class Ledger:
     def restore(self, saved: Saved) -> None:
         """See ``State``."""
         self.refused = Recent(saved.pieces)
-        self.entries = sum(refused.frame.height for refused in self.refused)
+        self.rows_by_source = Counter()
+        for refused in self.refused:
+            self.rows_by_source[refused.source] += refused.frame.height
+        self.entries = self.rows_by_source.total()
         self.forgotten = saved.facts.get("forgotten", 0)
         self._staged = []
 

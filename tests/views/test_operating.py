@@ -36,14 +36,61 @@ def test_stats_are_the_figures_of_explain(tmp_path: Path) -> None:
     assert stats["epoch"] == 2
     assert stats["sources"]["sales"]["position"] == 7
     assert stats["views"]["takings"]["entries"] == 1
-    assert stats["ledger"] == {"rows": 1, "forgotten": 0}
+    assert stats["ledger"] == {"rows": 1, "forgotten": 0, "sources": {"sales": 1}}
     assert stats["checkpoint"]["committed_epoch"] + stats["checkpoint"]["epochs_since"] == 2
     explained = engine.explain()
     for node in stats["nodes"]:
         line = next(line for line in explained.splitlines() if line.split()[:1] == [str(node["node"])])
         assert node["label"] in line
         assert f"{node['bytes']:,}" in line
+    engine.checkpoint()
+    written = engine.stats()["checkpoint"]
+    assert written["files"] >= 1
+    assert written["bytes"] > 0
+    assert (
+        f"evercurrent_checkpoint_files {written['files']}" in ec.prometheus_text(engine.stats()).splitlines()
+    )
     engine.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_stats_count_the_epochs_that_change_a_view(workers: int) -> None:
+    """An epoch counts at a node if rows come out of it, however many buckets they are in."""
+    engine = ec.Engine(workers=workers)
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, kind="diffs")
+    all_of_them = engine.view("all", sales.group_by("shop").sum())
+    dear = engine.view("dear", all_of_them.filter(pl.col("price") > 100))
+    for price in (1, 2, 500):
+        engine.push("sales", {"shop": list(range(20)), "price": [price] * 20})
+    engine.push("sales", {"shop": [1, 1], "price": [1, 1], "_diff": [1, -1]})
+    stats = engine.stats()
+    assert {name: figures["epochs"] for name, figures in stats["views"].items()} == {"all": 3, "dear": 1}
+    assert stats["epoch"] == 4
+    assert len(dear) == 20
+    assert 'evercurrent_view_epochs_total{view="dear"} 1' in ec.prometheus_text(stats).splitlines()
+
+
+def test_stats_have_what_explain_says_of_windows_sequences_and_refused_rows() -> None:
+    engine = ec.Engine()
+    columns = {"k": pl.Int64, "x": pl.Int64, "at": pl.Datetime("us")}
+    rows = engine.source("rows", columns, kind="upsert", key="k", sequence_by="x")
+    timed = engine.source("timed", columns, event_time="at")
+    engine.view("v", rows)
+    windows = timed.window(ec.fixed("1h")).trigger(ec.after_watermark()).lateness("1h")
+    engine.view("w", windows.group_by("k").len())
+    noon = "2026-01-01 12:00"
+    engine.push("rows", [(1, 5, noon), (1, 3, noon)])
+    engine.push("timed", [(1, 5, None), (2, 5, noon)])
+    engine.push("timed", [(1, 5, None), (2, 5, None)])
+    stats, explained = engine.stats(), engine.explain()
+    assert (stats["sources"]["rows"]["superseded"], stats["sources"]["rows"]["deletions"]) == (1, 0)
+    assert stats["sources"]["timed"]["superseded"] is None
+    windowed = [node for node in stats["nodes"] if node["windows"]]
+    assert f"windows of {windowed[0]['node']}: {windowed[0]['windows']}" in explained
+    assert stats["ledger"] == {"rows": 3, "forgotten": 0, "sources": {"timed": 3}}
+    text = ec.prometheus_text(stats).splitlines()
+    assert 'evercurrent_ledger_source_rows{source="timed"} 3' in text
+    assert 'evercurrent_source_superseded_total{source="rows"} 1' in text
 
 
 def test_stats_of_an_engine_without_rows() -> None:

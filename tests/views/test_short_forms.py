@@ -39,7 +39,7 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda s: s.group_by("k").agg(X.quantile(0.5, "lower"), Y.quantile(0.5, "lower")),
     ),
     "a computed key": (
-        lambda s: s.group_by(x=X % 2).sum() if False else s.select("x").group_by(odd=X % 2).sum(),
+        lambda s: s.select("x").group_by(odd=X % 2).sum(),
         lambda s: s.select("x").group_by(odd=X % 2).agg(X.sum()),
     ),
     "unique of some": (lambda s: s.unique("k"), lambda s: s.group_by("k").limit(1, by="k")),
@@ -115,6 +115,47 @@ def test_no_hint_of_a_view_says_to_declare_one() -> None:
             getattr(view, name)
         assert "declare a view" not in str(raised.value), name
         assert "view of it" not in str(raised.value), name
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "says"),
+    [
+        ("source", "send", ".push(rows)"),
+        ("source", "append", ".push(rows)"),
+        ("source", "update", ".push(rows); to compute from it: use .with_columns"),
+        ("source", "remove", "_diff -1"),
+        ("source", "advance", "engine.advance"),
+        ("view", "remove", ".filter(~"),
+        ("view", "status", "engine.stats()"),
+        ("view", "lastProgress", "engine.stats()"),
+        ("view", "isActive", "engine.push"),
+        ("view", "exception", "engine.push"),
+        ("view", "stop", "engine.close()"),
+        ("engine", "lastProgress", "engine.stats()"),
+        ("engine", "isActive", "engine.stats()"),
+        ("engine", "streams", "engine.views"),
+        ("engine", "drop", "engine.drop_view(name)"),
+        ("engine", "watermark", "use engine.watermarks"),
+        ("engine", "createOrReplaceTempView", "engine.view("),
+        ("engine", "sparkContext", "spark_bridge.run"),
+        ("engine", "execute_sql", "pl.sql_expr"),
+    ],
+)
+def test_names_of_queues_and_of_queries_are_hinted(of: str, name: str, says: str) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", COLUMNS)
+    where: dict[str, object] = {"engine": engine, "source": source, "view": engine.view("v", source)}
+    with pytest.raises(AttributeError) as raised:
+        getattr(where[of], name)
+    assert says in str(raised.value)
+
+
+def test_a_length_of_time_is_no_window_and_no_trigger() -> None:
+    source = ec.Engine().source("s", {"at": pl.Datetime("us")}, event_time="at")
+    with pytest.raises(ec.PlanError, match=r"as in ec\.fixed\('10 minutes'\)"):
+        source.window("10 minutes")  # type: ignore[arg-type]
+    with pytest.raises(ec.PlanError, match=r"as in ec\.every\('10 seconds'\)"):
+        source.window(ec.fixed("1h")).trigger("10 seconds")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyspark"])
@@ -197,6 +238,7 @@ def test_a_look_up_costs_its_key() -> None:
         (lambda v: v.lookup(), ec.InputError, "give the values"),
         (lambda v: v.lookup("a", k="a"), ec.InputError, "give the values"),
         (lambda v: v.lookup("a", "b"), ec.InputError, "2 values for the key 'k'"),
+        (lambda v: v.lookup({"k": "a"}), ec.InputError, r"not a value of column 'k'; .* lookup\(\*\*row\)"),
         (lambda v: v.lookup(1), ec.InputError, "column 'k' holds 1"),
         (lambda v: v.lookup(q=1), ec.PlanError, "unknown column 'q'"),
         (lambda v: v._engine.views["plain"].lookup("a"), ec.InputError, "have no key"),
@@ -267,7 +309,7 @@ def test_after_processing_time_counts_from_the_first_row_of_a_pane() -> None:
 
 @pytest.mark.parametrize(
     ("written", "means"),
-    [("10 minutes", "10m"), ("1 hour 30 minutes", "1h30m"), ("90 seconds", "1m30s"), ("INTERVAL 2 DAYS", "2d"), ("1 week", "7d")],
+    [("10 minutes", "10m"), ("1 hour 30 minutes", "1h30m"), ("90 seconds", "1m30s"), ("INTERVAL 2 DAYS", "2d"), ("INTERVAL '5' SECOND", "5s"), ("interval '1 hour 5 minutes'", "1h5m"), ("1 week", "7d")],
 )  # fmt: skip
 def test_lengths_of_time_in_words(written: str, means: str) -> None:
     assert ec.fixed(written) == ec.fixed(means)

@@ -36,6 +36,8 @@ def test_metrics_and_spans() -> None:
     }
     assert found["evercurrent.entries"][(("view", "visitors"),)].value == 2
     assert found["evercurrent.rows"][(("source", "hits"),)].value == 3
+    assert found["evercurrent.changes"][(("view", "visitors"),)].value == 1
+    assert found["evercurrent.work"][(("view", "visitors"),)].value > 0
     assert found["evercurrent.refused"][()].value == 1
     assert found["evercurrent.epoch"][()].count == 2
     spans = exporter.get_finished_spans()

@@ -69,6 +69,18 @@ _OF_GROUPS = {
 }
 
 
+_OF_SOURCES = {
+    **dict.fromkeys(
+        ("add", "append", "emit", "extend", "feed", "ingest", "insert", "produce", "publish", "put", "send", "update", "upsert",
+         "write"),
+        "use .push(rows)",
+    ),
+    **dict.fromkeys(("delete", "remove", "retract"), "to take rows back, push them with _diff -1, or by key, into a source of kind='diffs' or 'upsert'"),
+    **dict.fromkeys(("advance", "watermark"), "use engine.advance(name, watermark), or watermark= in .push(...)"),
+}  # fmt: skip
+"""What a source has instead of a name that queues, tables or lists have; the same name may be one of frames, too."""
+
+
 def missing_of_collection(collection: RefusedAsTable, name: str, columns: Iterable[str]) -> AttributeError:
     """Return the error for an attribute that a collection does not have: a column, a method of polars, or a mistake."""
     if name in columns:
@@ -77,6 +89,8 @@ def missing_of_collection(collection: RefusedAsTable, name: str, columns: Iterab
         )
     of_polars = hasattr(pl.LazyFrame, name) or hasattr(pl.DataFrame, name)
     instead = _OF_COLLECTIONS.get(name, _READ if of_polars else None)
+    if collection._is_source and (of_source := _OF_SOURCES.get(name)) is not None:
+        instead = of_source if instead is None else f"{of_source}; to compute from it: {instead}"
     if instead is not None:
         return AttributeError(
             f"a collection has no {name!r}: {_of_view(name, instead) if collection._is_view else instead}"

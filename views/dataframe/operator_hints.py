@@ -61,6 +61,9 @@ class RefusedAsTable:
     _is_view: ClassVar[bool] = False
     """Whether its rows are kept, and can be read."""
 
+    _is_source: ClassVar[bool] = False
+    """Whether rows are pushed into it."""
+
     if not TYPE_CHECKING:
 
         def __iter__(self) -> NoReturn:
@@ -108,6 +111,11 @@ _DECLARED = "declare it by engine.view(name, collection)"
 _READ_VIEW = "read a view by engine.views[name].read()"
 _PUSH = "use engine.push(source, rows), or source.push(rows)"
 _NO_START = "nothing is to be started: views are current when push returns"
+_STATS = "use engine.stats()"
+_NO_SQL = (
+    "there is no SQL yet; declare views with the methods of a source, and conditions with pl.sql_expr(...)"
+)
+_NO_SESSION = "an engine is no session of Spark; spark_bridge.run(engine, ...) runs it in one"
 
 OF_ENGINE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -133,10 +141,28 @@ OF_ENGINE: Mapping[str, str] = {
     **dict.fromkeys(
         ("subscribe", "follow"), "use engine.views[name].subscribe(f), or engine.watch(f) for epochs"
     ),
-    "sql": "there is no SQL yet; declare views with the methods of a source, and conditions with pl.sql_expr(...)",
+    "sql": _NO_SQL,
     "deltas": "use engine.views[name].deltas()",
-    "status": "use engine.stats()",
-    "watermark": "use engine.watermarks()",
+    "status": _STATS,
+    "watermark": "use engine.watermarks",
+    **dict.fromkeys(("drop", "delete", "remove"), "use engine.drop_view(name), or engine.drop_source(name)"),
+    **dict.fromkeys(
+        ("tables", "names", "streams", "catalog"),
+        "use engine.views and engine.sources, which are dictionaries by name",
+    ),
+    **dict.fromkeys(
+        ("restart", "resume", "restore", "load", "open"),
+        "a program that declares ec.Engine(checkpoint=folder) goes on where it ended",
+    ),
+    **dict.fromkeys(
+        ("lastProgress", "recentProgress", "isActive", "exception"),
+        f"{_STATS}; a query of spark_bridge.run(...) has it",
+    ),
+    **dict.fromkeys(("sparkContext", "sparkSession", "newSession", "conf", "udf", "builder"), _NO_SESSION),
+    **dict.fromkeys(("execute_sql", "executeSql", "sqlQuery", "sql_query"), _NO_SQL),
+    **dict.fromkeys(("createTempView", "createOrReplaceTempView", "create_temporary_view"), _DECLARED),
+    "range": _SOURCE,
+    "snapshot": "use view.snapshot(); engine.fork() is a copy of all, and engine.checkpoint() makes it durable",
 }
 """What to use instead, by the name in other systems."""
 

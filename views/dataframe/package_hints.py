@@ -30,6 +30,17 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(
         ("source", "view", "push", "engine", "connect", "create_engine"), "use those of engine = ec.Engine()"
     ),
+    **dict.fromkeys(
+        ("read", "readStream", "read_stream"), "declare engine.source(name, schema) of engine = ec.Engine()"
+    ),
+    **dict.fromkeys(
+        ("Pipeline", "Table", "Stream", "StreamExecutionEnvironment", "TableEnvironment"),
+        "begin with engine = ec.Engine()",
+    ),
+    **dict.fromkeys(
+        ("from_pandas", "from_arrow", "from_dicts"),
+        "push it as it is: source.push(data), of a source of engine = ec.Engine()",
+    ),
     "CombineFn": "use ec.aggregate(...)",
     "SparkSession": "use evercurrent.spark_bridge.local_session(), or your own session",
 }

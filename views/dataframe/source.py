@@ -53,6 +53,8 @@ class Source(Collection, OfOneEngine):
     [('b',)]
     """
 
+    _is_source = True
+
     def __init__(
         self, plan: Plan, place: PlanId, declared: Input, position_order: PositionOrder | None = None
     ) -> None:

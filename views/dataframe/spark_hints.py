@@ -30,7 +30,9 @@ OF_SPARK_COLLECTIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("writeStream", "write", "writeTo", "foreach", "foreachBatch", "foreachPartition"), _SINK
     ),
-    **dict.fromkeys(("awaitTermination", "processAllAvailable", "isStreaming", "start"), _QUERY),
+    **dict.fromkeys(("awaitTermination", "processAllAvailable", "isStreaming", "start", "isActive", "exception", "runId"), _QUERY),
+    **dict.fromkeys(("status", "lastProgress", "recentProgress"), "engine.stats() has its figures; inside Spark the query of spark_bridge.run(...) has it"),
+    "stop": "engine.close() ends an engine, engine.drop_view(name) one of its views; inside Spark the query of spark_bridge.run(...) has it",
     **dict.fromkeys(("orderBy", "sortWithinPartitions"), _ORDER),
     **dict.fromkeys(("dropna", "na"), _NULLS),
     **dict.fromkeys(("repartition", "repartitionByRange", "coalesce", "rdd", "mapPartitions"), _PARTITIONS),

@@ -48,6 +48,7 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
     if not isinstance(window, Window):
         raise PlanError(
             f"{where}: {window!r} is not a window; there are fixed, sliding, sessions, calendar, global_window and others"
+            + (f", as in ec.fixed({window!r})" if isinstance(window, str) else "")
         )
     if stamp not in STAMPS:
         raise PlanError(f"{where}: unknown timestamp={stamp!r}; there are {listed(STAMPS)}")
@@ -114,6 +115,7 @@ def triggered(
         )
         raise PlanError(
             f"{where}: {trigger!r} is not a trigger; there are every, after_watermark, after_count and others{called}"
+            + (f", as in ec.every({trigger!r})" if isinstance(trigger, str) else "")
         )
     trigger_inputs(where, schema, trigger)
     if not isinstance(always, bool) and always != "on_time":

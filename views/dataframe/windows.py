@@ -57,9 +57,8 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
     Raises:
         PlanError: the size is not a length of time, or not above zero.
 
-    >>> fixed("2m")
-    Fixed(size=120000000, offset=0, shifted_by_key=False)
-    >>> described(fixed("1h", offset="15m"))
+    >>> import evercurrent as ec
+    >>> str(ec.fixed("1 hour", offset="15m"))
     'fixed windows of 1h from 15m on'
     """
     length = microseconds("fixed: size", size, zero=False)
@@ -78,9 +77,10 @@ def sliding(size: Length, *, every: Length, offset: Length = timedelta()) -> Sli
     Raises:
         PlanError: the size or period is not a length of time, or not above zero, or a row would be in over a million windows.
 
-    >>> described(sliding("10m", every="5m"))
+    >>> import evercurrent as ec
+    >>> str(ec.sliding("10m", every="5m"))
     'sliding windows of 10m every 5m'
-    >>> sliding("10m", every="0s")
+    >>> ec.sliding("10m", every="0s")
     Traceback (most recent call last):
     ...
     evercurrent.core.data.errors.PlanError: sliding: every: '0s' is zero; give a time of more than 0
@@ -106,7 +106,8 @@ def sessions(gap: Length) -> Sessions:
     Raises:
         PlanError: the gap is not a length of time, or not above zero.
 
-    >>> described(sessions("30m"))
+    >>> import evercurrent as ec
+    >>> str(ec.sessions("30m"))
     'sessions with a gap of 30m'
     """
     return Sessions(microseconds("sessions: gap", gap, zero=False))
@@ -126,9 +127,10 @@ def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
     Raises:
         PlanError: there is no such step, or the time zone is unknown.
 
-    >>> described(calendar("1d", time_zone="Europe/Berlin"))
+    >>> import evercurrent as ec
+    >>> str(ec.calendar("1d", time_zone="Europe/Berlin"))
     'calendar windows of 1d in Europe/Berlin'
-    >>> calendar("12h")
+    >>> ec.calendar("12h")
     Traceback (most recent call last):
     ...
     evercurrent.core.data.errors.PlanError: calendar: every is '12h'; give days, weeks, months, quarters or years, as '1d', '2w', '1mo', '1q', '1y'; for windows of hours take fixed(...)
@@ -150,7 +152,8 @@ def calendar(every: str, *, time_zone: str | None = None) -> Calendar:
 def global_window() -> Global:
     """Return the one window of all time, which ends with the input. It adds no columns.
 
-    >>> described(global_window())
+    >>> import evercurrent as ec
+    >>> str(ec.global_window())
     'the global window'
     """
     return Global()
@@ -168,7 +171,8 @@ def count_window(rows: int) -> Count:
     Raises:
         PlanError: the number is not a whole number from 1.
 
-    >>> described(count_window(100))
+    >>> import evercurrent as ec
+    >>> str(ec.count_window(100))
     'windows of 100 rows'
     """
     return Count(_number("count_window", rows))
@@ -183,7 +187,8 @@ def last_rows(rows: int) -> LastRows:
     Raises:
         PlanError: the number is not a whole number from 1.
 
-    >>> described(last_rows(10))
+    >>> import evercurrent as ec
+    >>> str(ec.last_rows(10))
     'the last 10 rows'
     """
     return LastRows(_number("last_rows", rows))
@@ -220,8 +225,8 @@ def custom_windows(assign: Assignment, merge: Assignment | None = None) -> Custo
     Raises:
         PlanError: one of them is not a function.
 
-    >>> window = custom_windows(lambda rows: rows.select(window_start="opens", window_end="closes"))
-    >>> described(window)
+    >>> import evercurrent as ec
+    >>> str(ec.custom_windows(lambda rows: rows.select(window_start="opens", window_end="closes")))
     'windows by <lambda>'
     """
     for what, function in (("assign", assign), ("merge", merge)):

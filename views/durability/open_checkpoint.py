@@ -70,10 +70,13 @@ class OpenCheckpoint:
     def figures(self) -> dict[str, Any]:
         """See ``Durability.figures``."""
         last = self.log.last
+        pieces = [] if last is None else [ref for record in last.states.values() for ref in record.pieces]
         return {
             "url": self.store.url,
             "committed_epoch": None if last is None else last.epoch,
             "epochs_since": len(self.past.waiting),
+            "files": len({ref.file for ref in pieces}),
+            "bytes": sum(ref.size for ref in pieces),
             "resident_bytes": self.residence.held,
             "resident_limit": self.residence.limit,
         }

@@ -145,7 +145,8 @@ def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:
     measured = {node.identity: node for node in was.circuit.nodes}
     for node in compiled.circuit.nodes:
         if (then := measured.get(node.identity)) is not None:
-            node.seconds, node.rows_in, node.rows_out = then.seconds, then.rows_in, then.rows_out
+            node.seconds, node.epochs = then.seconds, then.epochs
+            node.rows_in, node.rows_out = then.rows_in, then.rows_out
 
 
 def difference(now: Delta, before: Delta) -> Delta:

@@ -86,8 +86,9 @@ class Reporting(ServedViews, ABC):
         """Return the figures of ``explain`` as a dictionary, for dashboards: cheap enough to be read each second.
 
         Its keys are ``epoch``, ``processing_time``, ``sources`` and ``views`` by name, ``nodes`` of the plan, ``ledger``,
-        ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out`` and
-        ``seconds`` count from the start of the process, ``entries`` and ``bytes`` are those of states now.
+        ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out``, ``seconds`` and
+        ``epochs``, in which rows came out, count from the start of the process; ``entries`` and ``bytes`` are those of states
+        now; the ``files`` and ``bytes`` of ``checkpoint`` are those of the states in its last commit.
         ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> import evercurrent as ec

@@ -13,6 +13,8 @@ from ..epochs.run_events import EpochEvent
 from .engine import Engine
 
 FIGURES = {
+    "epochs": ("evercurrent.changes", "{epoch}", "Epochs in which rows came out of sources and views."),
+    "seconds": ("evercurrent.work", "s", "Seconds of work on sources and views."),
     "rows_out": ("evercurrent.rows", "{row}", "Rows with diffs that came out of sources and views."),
     "entries": ("evercurrent.entries", "{entry}", "Entries of the states."),
     "bytes": ("evercurrent.state", "By", "Bytes of the states."),
@@ -23,6 +25,9 @@ FIGURES = {
     ),
 }
 """The observed figures of sources and views: name, unit and description, by their names in ``engine.stats()``."""
+
+COUNTED = ("rows_out", "epochs", "seconds")
+"""Those that only grow."""
 
 
 def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: Any = None) -> None:
@@ -59,7 +64,7 @@ def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: A
         return observe
 
     for field, (name, unit, description) in FIGURES.items():
-        create = meter.create_observable_counter if field == "rows_out" else meter.create_observable_gauge
+        create = meter.create_observable_counter if field in COUNTED else meter.create_observable_gauge
         create(name, callbacks=[observed(field)], unit=unit, description=description)
     refused = meter.create_counter(
         "evercurrent.refused", unit="{row}", description="Rows refused into the ledger."

@@ -116,6 +116,8 @@ class WorkerEvaluator:
             node.seconds += seconds
             node.rows_in += rows_in
             node.rows_out += rows_out
+        for place in {place for place, (_, _, rows_out) in work.measured if rows_out}:
+            self.compiled.circuit.nodes[place].epochs += 1
 
     def discard(self) -> None:
         """See ``Evaluator``."""

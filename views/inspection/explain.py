@@ -25,6 +25,7 @@ from .tables import aligned, escaped, on_one_line
 class Measured:
     """The measures of a plan node, added up over all circuit nodes that it was compiled to."""
 
+    epochs: int
     rows_out: int
     entries: int
     nbytes: int
@@ -35,8 +36,10 @@ def measured(compiled: Compiled, place: PlanId) -> Measured:
     """Return the measures of a plan node since the first epoch; a shared state counts at the node that made it."""
     nodes: list[Node] = [compiled.circuit.nodes[part] for part in compiled.parts.get(place, [])]
     states = list({id(state): state for node in nodes for state in node.states}.values())
+    output = compiled.circuit.nodes[compiled.outputs[place]]
     return Measured(
-        compiled.circuit.nodes[compiled.outputs[place]].rows_out,
+        output.epochs,
+        output.rows_out,
         sum(state.entries for state in states),
         sum(state.nbytes for state in states),
         sum(node.seconds for node in nodes),
@@ -52,12 +55,13 @@ def explain_text(
     """
     places = plan.needed()
     lines = [f"plan at epoch {epoch}: {len(places)} nodes, {len(compiled.circuit.nodes)} operators"]
-    rows = [("#", "node", "inputs", "view", "rows out", "entries", "bytes", "seconds")]
+    rows = [("#", "node", "inputs", "view", "epochs", "rows", "entries", "bytes", "seconds")]
     total = [0, 0, 0.0]
     for place in places:
         node, figures = plan[place], measured(compiled, place)
         total = [total[0] + figures.entries, total[1] + figures.nbytes, total[2] + figures.seconds]
         figures_text = (
+            f"{figures.epochs:,}",
             f"{figures.rows_out:,}",
             f"{figures.entries:,}",
             f"{figures.nbytes:,}",
@@ -65,10 +69,12 @@ def explain_text(
         )
         inputs, views = ", ".join(map(str, node.inputs)), ", ".join(plan.views_at(place))
         rows.append((str(place), node.label, inputs, views, *figures_text))
-    rows.append(("", "total", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
-    lines += aligned(rows, right={4, 5, 6, 7})
+    rows.append(("", "total", "", "", "", "", f"{total[0]:,}", f"{total[1]:,}", f"{total[2]:.3f}"))
+    lines += aligned(rows, right={4, 5, 6, 7, 8})
     lines += [
-        _windows_line(place, plan.windowed[place].windowing) for place in places if place in compiled.trackers
+        f"windows of {place}: {windows_in_words(plan.windowed[place].windowing)}"
+        for place in places
+        if place in compiled.trackers
     ]
     lines += [_watermark_line(name, clock, instant) for name, clock in compiled.clocks.items()]
     sources = [plan.inputs[place] for place in places if place in plan.inputs]
@@ -86,8 +92,8 @@ def explain_text(
     return "\n".join(map(on_one_line, lines))
 
 
-def _windows_line(place: PlanId, windowing: Windowing) -> str:
-    """Describe when the windows of a node emit panes, in which mode, and when they close."""
+def windows_in_words(windowing: Windowing) -> str:
+    """Describe when windows emit panes, in which mode, and when they close."""
     closes = (
         "never close"
         if windowing.lateness is None
@@ -96,7 +102,7 @@ def _windows_line(place: PlanId, windowing: Windowing) -> str:
     always = {True: ", also if nothing has changed", "on_time": ", on time also if nothing has changed"}.get(
         windowing.always, ""
     )
-    return f"windows of {place}: {in_words(windowing.trigger)}{always}; {windowing.mode}; {closes}"
+    return f"{in_words(windowing.trigger)}{always}; {windowing.mode}; {closes}"
 
 
 def _sequence_line(source: Input, rows: SequencedUpsert) -> str:

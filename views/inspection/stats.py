@@ -9,11 +9,13 @@ from typing import Any
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import time_of
+from evercurrent.core.data.schema import DIFF
 from evercurrent.core.data.tags import tagged
+from evercurrent.core.operators.sequenced import SUPERSEDED
 
 from ..compiler.builder import Compiled
 from ..plan.plan import Plan
-from .explain import Measured, measured
+from .explain import Measured, measured, windows_in_words
 
 Stats = dict[str, Any]
 
@@ -34,12 +36,14 @@ def stats_of(
     for place in places:
         if (source := plan.inputs.get(place)) is None:
             continue
-        clock = compiled.clocks.get(source.name)
+        clock, sequenced = compiled.clocks.get(source.name), compiled.sequenced.get(source.name)
         sources[source.name] = {
             **_figures(figures[place]),
             "position": positions.get(source.name),
             "watermark": None if clock is None else _moment(clock.before),
             "behind_seconds": None if clock is None or instant is None else _seconds(clock.skew(instant)),
+            "deletions": None if sequenced is None else sequenced.deletions.total(DIFF),
+            "superseded": None if sequenced is None else sequenced.superseded.total(SUPERSEDED),
         }
     return {
         "epoch": epoch,
@@ -47,10 +51,18 @@ def stats_of(
         "sources": sources,
         "views": {name: _figures(figures[place]) for name, place in plan.views.items()},
         "nodes": [
-            {"node": int(place), "label": plan[place].label, "views": plan.views_at(place), **_figures(figures[place])}
+            {
+                "node": int(place), "label": plan[place].label, "inputs": list(map(int, plan[place].inputs)),
+                "views": plan.views_at(place), **_figures(figures[place]),
+                "windows": windows_in_words(plan.windowed[place].windowing) if place in compiled.trackers else None,
+            }
             for place in places
         ],
-        "ledger": {"rows": compiled.ledger.entries, "forgotten": compiled.ledger.forgotten},
+        "ledger": {
+            "rows": compiled.ledger.entries,
+            "forgotten": compiled.ledger.forgotten,
+            "sources": {name: rows for name, rows in compiled.ledger.rows_by_source.items() if rows},
+        },
         "checkpoint": None if checkpoint is None else dict(checkpoint),
         "sinks": {name: dict(figures) for name, figures in sinks.items()},
     }  # fmt: skip
@@ -58,6 +70,7 @@ def stats_of(
 
 def _figures(figures: Measured) -> dict[str, int | float]:
     return {
+        "epochs": figures.epochs,
         "rows_out": figures.rows_out,
         "entries": figures.entries,
         "bytes": figures.nbytes,
@@ -76,11 +89,22 @@ def _seconds(microseconds: int | None) -> float | None:
 
 
 _KINDS = {
+    "epochs": ("counter", "Epochs in which rows came out."),
     "rows_out": ("counter", "Rows with diffs that came out."),
     "entries": ("gauge", "Entries of the states."),
     "bytes": ("gauge", "Bytes of the states."),
     "seconds": ("counter", "Seconds of work."),
     "behind_seconds": ("gauge", "Seconds from the watermark to processing time."),
+    "deletions": ("gauge", "Deletions that an upsert source with sequence_by= remembers."),
+    "superseded": ("counter", "Rows that were older than the current one of their key when they came."),
+}
+
+_OF_CHECKPOINT = {
+    "committed_epoch": "The epoch of the last commit.",
+    "epochs_since": "Epochs since the last commit.",
+    "files": "Files of the states in the last commit.",
+    "bytes": "Bytes of the states in the last commit.",
+    "resident_bytes": "Bytes of states in memory after the last commit.",
 }
 
 
@@ -106,6 +130,8 @@ def prometheus_text(stats: Stats) -> str:
     lines = [*_family("epoch", "counter", "The last epoch.", [("", stats["epoch"])])]
     ledger = stats["ledger"]
     lines += _family("ledger_rows", "gauge", "Refused rows that are kept.", [("", ledger["rows"])])
+    by_source = [(f'{{source="{_escaped(name)}"}}', rows) for name, rows in ledger.get("sources", {}).items()]
+    lines += _family("ledger_source_rows", "gauge", "Refused rows that are kept, of each source.", by_source)
     lines += _family(
         "ledger_forgotten", "counter", "Refused rows that are no longer kept.", [("", ledger["forgotten"])]
     )
@@ -127,6 +153,10 @@ def prometheus_text(stats: Stats) -> str:
             for name, figures in stats.get("sinks", {}).items()
         ]
         lines += _family(f"sink_{field}", "gauge", text, values)
+    checkpoint = stats.get("checkpoint") or {}
+    for field, text in _OF_CHECKPOINT.items():
+        if checkpoint.get(field) is not None:
+            lines += _family(f"checkpoint_{field}", "gauge", text, [("", checkpoint[field])])
     return "\n".join(lines) + "\n"
 
 
