@@ -8,9 +8,11 @@ LIBRARIES = ("rich", "typer")
 
 
 def main() -> None:
-    """Run the command, or exit with a message that names what to install for it."""
+    """Run the command, or exit with a message that names what to install for it; Ctrl-C while it is loaded ends it silently."""
     try:
         from evercurrent.views.cli import app
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LIBRARIES:
             raise

@@ -20,7 +20,7 @@ import evercurrent as ec
 from evercurrent.core.columns.json_texts import json_rows, printable, shown_row
 from evercurrent.core.data.errors import EvercurrentError, RetractionError
 from evercurrent.core.data.schema import DIFF
-from evercurrent.views.cli.tables import changes_table, table_of
+from evercurrent.views.cli.tables import FittingChanges, table_of
 from evercurrent.views.connectors.delta_files import DeltaFile
 from evercurrent.views.connectors.text_files import json_rows as read_lines
 from evercurrent.views.connectors.text_files import without_text
@@ -93,7 +93,7 @@ def test_a_view_can_be_shown_whatever_is_in_it(drawn: Drawn) -> None:
     assert view.deltas()._repr_html_()
     console = Console(file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(table_of(view.read(), 5))
-    console.print(changes_table(view.deltas().frame(), 5))
+    console.print(FittingChanges(view.deltas().frame(), 5))
     for column in view.read().get_columns():
         assert labels(column).null_count() == 0
     assert engine.explain()

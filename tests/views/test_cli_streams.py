@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from evercurrent.views.cli import app
 from evercurrent.views.cli.screens import LiveScreen, Shown, Tally
-from evercurrent.views.cli.tables import FittingTable
+from evercurrent.views.cli.tables import FittingChanges, FittingTable
 
 WORDS = """
 import evercurrent as ec
@@ -255,6 +255,23 @@ def test_a_quiet_run_prints_nothing_but_errors() -> None:
     done = run("--input", "words=none.csv", "--quiet")
     assert done.exit_code == 1
     assert "no such file" in done.output
+
+
+def test_a_narrow_terminal_shows_epoch_and_diff_of_changes_whole() -> None:
+    rows = {
+        "country": ["United Kingdom"] * 2,
+        "tier": ["silver"] * 2,
+        "customers": [291, 288],
+        "revenue": [545_895.5, 1.0],
+    }
+    deltas = pl.DataFrame({**rows, "_epoch": [1043, 1043], "_diff": [1, -1]})
+    for width, columns in {36: ["country", "tier"], 60: ["country", "tier", "customers", "revenue"]}.items():
+        console = Console(width=width, file=(out := StringIO()))
+        console.print(FittingChanges(deltas, 10))
+        lines = out.getvalue().splitlines()
+        assert lines[0].split() == ["epoch", *columns]
+        assert [line.split()[:2] for line in lines[1:]] == [["1043", "+1"], ["1043", "-1"]]
+        assert max(map(len, lines)) <= width
 
 
 def test_a_narrow_terminal_shows_fewer_columns() -> None:

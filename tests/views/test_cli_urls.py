@@ -96,9 +96,13 @@ def test_over_http() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         done = run("--input", f"words=http://127.0.0.1:{server.server_port}/rows.csv?token=1")
+        absent = run("--input", f"words=http://127.0.0.1:{server.server_port}/none.csv")
         server.shutdown()
     assert done.exit_code == 0, done.output
     assert contents() == [("a", 4), ("b", 2)]
+    assert "there is nothing here" in absent.stderr
+    unanswered = run("--input", f"words=http://127.0.0.1:{server.server_port}/rows.csv")
+    assert "Cannot connect to host 127.0.0.1" in " ".join(unanswered.stderr.split())
 
 
 def test_a_checkpoint_knows_what_was_read() -> None:

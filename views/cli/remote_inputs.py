@@ -73,11 +73,10 @@ def _copied(url: str, folder: Path) -> Path:
                 shutil.copyfileobj(source, copy, 1 << 20)
     except Exception as error:
         # A file system of fsspec raises what its library raises.
-        what = (
-            "there is nothing here"
-            if isinstance(error, FileNotFoundError)
-            else first_line(error) or repr(error)
-        )
+        # It also raises FileNotFoundError where no server answers, from an error that says so.
+        cause = error.__cause__ or error
+        is_absent = isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == 404
+        what = "there is nothing here" if is_absent else first_line(cause) or repr(cause)
         raise ApplicationError(
             f"{url}: cannot be read: {what}; correct the url, or copy the file and give its path"
         ) from error

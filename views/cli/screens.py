@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evercurrent.core.data.schema import DIFF, EPOCH
 
-from .tables import FittingTable, changes_table, counted, duration, ordered, rate, span, texts
+from .tables import FittingChanges, FittingTable, counted, duration, ordered, rate, span, texts
 
 WIDE = 120
 """The least width in columns at which the view and its changes are side by side."""
@@ -223,7 +223,7 @@ class LiveScreen:
         if not self._changes:
             return Text.assemble("last changes of ", (self._shown.name, "bold"), (": none yet", "dim"))
         rows = (ordered(delta, self._shown.order).head(height) for delta in self._changes)
-        body = changes_table(pl.concat(rows), height - 3)
+        body = FittingChanges(pl.concat(rows), height - 3)
         return Panel(
             body, title=f"last changes of [bold]{self._shown.name}[/]", title_align="left", height=height
         )

@@ -40,6 +40,9 @@ def ordered(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 NARROWEST = 8
 """The least width to which a column of texts is cut."""
 
+GAP = 2
+"""The spaces between two columns."""
+
 BAR = 20
 """The width of the longest bar."""
 
@@ -74,35 +77,58 @@ class FittingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table for this width."""
-        shown = texts(self.rows.head(self.limit))
-        room, names = options.max_width, list[str]()
-        for name, column in zip(self.rows.columns, shown.get_columns(), strict=True):
-            longest = max(cell_len(name), *map(cell_len, column), 0) if column.len() else cell_len(name)
-            is_number = self.rows.schema[name].is_numeric()
-            room -= (longest if is_number else min(longest, NARROWEST)) + bool(names)
-            if names and room < 0:
-                break
-            names.append(name)
+        names = fitting(self.rows.head(self.limit), options.max_width)
         left_out = self.rows.width - len(names)
         bar = None if left_out else self.bar
         title = f"{self.title or ''}{f' ({left_out} columns more)' if left_out else ''}" or None
         yield table_of(self.rows.select(names) if left_out else self.rows, self.limit, title=title, bar=bar)
 
 
-def changes_table(deltas: pl.DataFrame, limit: int) -> Table:
-    """Return delta rows as a table, the newest epoch first: added rows in green, retracted ones in red."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    shown = deltas.head(limit)
-    columns = [name for name in shown.columns if name not in (EPOCH, DIFF)]
-    table.add_column("epoch", justify="right", style="dim")
-    table.add_column("", justify="right")
-    for name in columns:
-        _add_column(table, name, shown.schema[name])
-    lines = texts(shown.select(columns)).iter_rows()
-    for epoch, diff, line in zip(shown[EPOCH], shown[DIFF], lines, strict=True):
-        style = "green" if diff > 0 else "red"
-        table.add_row(str(epoch), Text(f"{diff:+d}", style), *(_cell(value, style) for value in line))
-    return table
+@dataclass(frozen=True)
+class FittingChanges:
+    """Delta rows as a table, the newest epoch first: added rows in green, retracted ones in red.
+
+    The epoch and the diff are shown whole; the last columns are left out where a terminal has no room for all.
+    """
+
+    deltas: pl.DataFrame
+    limit: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table for this width."""
+        shown = self.deltas.head(self.limit)
+        epochs = [str(epoch) for epoch in shown[EPOCH]]
+        diffs = [f"{diff:+d}" for diff in shown[DIFF]]
+        longest_diff = max(map(len, diffs), default=0)
+        taken = max(map(len, ("epoch", *epochs))) + longest_diff + 2 * GAP
+        rows = shown.drop(EPOCH, DIFF)
+        columns = fitting(rows, options.max_width - taken)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("epoch", justify="right", style="dim", no_wrap=True)
+        table.add_column("", justify="right", no_wrap=True, min_width=longest_diff)
+        for name in columns:
+            _add_column(table, name, rows.schema[name])
+        lines = texts(rows.select(columns)).iter_rows()
+        for epoch, diff, line in zip(epochs, diffs, lines, strict=True):
+            style = "green" if diff.startswith("+") else "red"
+            table.add_row(epoch, Text(diff, style), *(_cell(value, style) for value in line))
+        yield table
+
+
+def fitting(rows: pl.DataFrame, room: int) -> list[str]:
+    """Return the first columns for which there is room, at least one: numbers whole, texts cut to ``NARROWEST``.
+
+    >>> fitting(pl.DataFrame({"name": ["a long one"], "n": [1234567], "more": ["text"]}), 18)
+    ['name', 'n']
+    """
+    names: list[str] = []
+    for name, column in zip(rows.columns, texts(rows).get_columns(), strict=True):
+        longest = max([cell_len(name), *map(cell_len, column)])
+        room -= (longest if rows.schema[name].is_numeric() else min(longest, NARROWEST)) + GAP * bool(names)
+        if names and room < 0:
+            break
+        names.append(name)
+    return names
 
 
 def _add_column(table: Table, name: str, dtype: pl.DataType) -> None:
