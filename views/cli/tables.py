@@ -80,7 +80,8 @@ class FittingTable:
         names = fitting(self.rows.head(self.limit), options.max_width)
         left_out = self.rows.width - len(names)
         bar = None if left_out else self.bar
-        title = f"{self.title or ''}{f' ({left_out} columns more)' if left_out else ''}" or None
+        more = f" ({left_out} column{'s' if left_out > 1 else ''} more)" if left_out else ""
+        title = f"{self.title or ''}{more}" or None
         yield table_of(self.rows.select(names) if left_out else self.rows, self.limit, title=title, bar=bar)
 
 
