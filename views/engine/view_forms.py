@@ -129,10 +129,10 @@ class ReadForms(TableForms):
             raise InputError(
                 f"{where}: {len(key)} values for the key {listed(keys)}; give one for each column, or columns by name"
             )
-        wanted = dict(zip(keys, key, strict=True))
-        for name, value in wanted.items():
+        key_values = dict(zip(keys, key, strict=True))
+        for name, value in key_values.items():
             if isinstance(value, dict) and not isinstance(self.schema[name], pl.Struct):
                 raise InputError(
                     f"{where}: {value!r} is not a value of column {name!r}; give columns by name, as in lookup(**row)"
                 )
-        return wanted
+        return key_values
