@@ -58,11 +58,6 @@ class AggregateTraits:
         return None
 
     @property
-    def expression(self) -> pl.Expr | None:
-        """Return the expression that polars evaluates over the rows of a group."""
-        return None
-
-    @property
     def columns_read(self) -> tuple[str, ...]:
         """Return the prepared columns that it reads."""
         return ()
@@ -178,11 +173,6 @@ class RecomputedAggregate(AggregateTraits):
     inputs: tuple[str, ...]
     expr: pl.Expr
     order: tuple[Order, ...] = ()
-
-    @property
-    def expression(self) -> pl.Expr:
-        """Return the expression."""
-        return self.expr
 
     @property
     def columns_read(self) -> tuple[str, ...]:
