@@ -105,20 +105,22 @@ class CheckRetractions(Operator):
         if not len(delta):
             return delta
         unhashed = self.spine.unhashed(delta.frame, self._marked)
-        found = self._by_values(delta, unhashed) or self._by_words(delta, unhashed)
-        excess = np.flatnonzero(found.accepted != found.added)
-        self._stage(delta, unhashed, found.keys.take(excess), (found.accepted - found.added)[excess])
+        retracted = self._by_values(delta, unhashed) or self._by_words(delta, unhashed)
+        excess = np.flatnonzero(retracted.accepted != retracted.added)
+        self._stage(
+            delta, unhashed, retracted.keys.take(excess), (retracted.accepted - retracted.added)[excess]
+        )
         retractions = np.count_nonzero(delta.diffs < 0)
-        if not len(excess) and len(found.entries) == retractions and delta.diffs.all():
+        if not len(excess) and len(retracted.entries) == retractions and delta.diffs.all():
             return delta
-        return self._accepted(now, delta, found)
+        return self._accepted(now, delta, retracted)
 
     def _by_values(self, delta: Delta, unhashed: Chunk | None) -> _Retracted | None:
         """Return the rows that are retracted, without their keys; None where these are needed, as they are if some are refused."""
-        found = None if unhashed is None or not self._is_compared else unhashed.retracted_rows()
-        if found is None:
+        retracted = None if unhashed is None or not self._is_compared else unhashed.retracted_rows()
+        if retracted is None:
             return None
-        rows, entries, owners = found
+        rows, entries, owners = retracted
         added = np.zeros(len(rows), np.int64)
         np.add.at(added, owners, delta.diffs[entries])
         accepted = np.maximum(added, -self.spine.totals_of_rows(rows)) if len(rows) else added
@@ -154,11 +156,11 @@ class CheckRetractions(Operator):
         words = delta.words if unhashed is None else unhashed.entries()[0]
         self.spine.stage_entries(Keys.concat([words, excess]), np.concatenate([delta.diffs, refused]))
 
-    def _accepted(self, now: Now, delta: Delta, found: _Retracted) -> Delta:
+    def _accepted(self, now: Now, delta: Delta, retracted: _Retracted) -> Delta:
         """Return the change without rows that cancel, and without those that are refused."""
-        added, accepted, entries = found.added, found.accepted, found.entries
+        added, accepted, entries = retracted.added, retracted.accepted, retracted.entries
         first = np.full(len(added), len(delta))
-        np.minimum.at(first, found.owners, entries)
+        np.minimum.at(first, retracted.owners, entries)
         excess = np.flatnonzero(accepted != added)
         if len(excess):
             self._refuse(now, Delta.of(gather(delta.rows, first[excess]), (added - accepted)[excess]))

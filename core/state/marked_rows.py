@@ -42,9 +42,9 @@ class MarkedRows:
 
     def among(self, frame: pl.DataFrame, marks: Marks, candidates: Index) -> tuple[Index, Index]:
         """Return which candidates, positions in a frame with these marks, are one of the rows, and which. Cost: the candidates."""
-        wanted = marks[candidates]
-        owners = np.minimum(np.searchsorted(self.marks, wanted), len(self) - 1)
-        marked = np.flatnonzero(self.marks[owners] == wanted)
+        candidate_marks = marks[candidates]
+        owners = np.minimum(np.searchsorted(self.marks, candidate_marks), len(self) - 1)
+        marked = np.flatnonzero(self.marks[owners] == candidate_marks)
         entries, owners = candidates[marked], owners[marked]
         for column in self.rows.get_columns() if len(entries) else ():
             same = ~_differ(column, owners, frame.get_column(column.name), entries)
@@ -71,4 +71,5 @@ def _differ(one: pl.Series, its: Index, other: pl.Series, others: Index) -> Mask
         )  # The least instant is no number for numpy.
         return unequal
     with np.errstate(invalid="ignore"):
-        return (ones != theirs) & ((ones == ones) | (theirs == theirs))
+        differs: Mask = (ones != theirs) & ((ones == ones) | (theirs == theirs))
+        return differs
