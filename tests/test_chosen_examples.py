@@ -52,7 +52,7 @@ def law_of(strategy: st.SearchStrategy[Any], check: Callable[[Any], object]) -> 
 
 
 def chosen_of(law: Any, few: int = 6) -> Chosen:
-    tried = Choosing(seconds=10, times=3, share=0.4, seed=1).try_many(law, {}, 3 * OWN)
+    tried = Choosing(seconds=120, times=3, share=0.4, seed=1).try_many(law, {}, 3 * OWN)
     assert len(tried) > few
     return Chosen(tuple(each.choices for each in tried[-few:]), generates=4)
 
@@ -153,7 +153,7 @@ def test_a_chosen_example_that_fails_is_made_small_and_shown() -> None:
         assert sum(each[0]) < 700
 
     law = law_of(strategy, check)
-    tried = Choosing(seconds=10, times=3, share=0.4, seed=2).try_many(law_of(strategy, len), {}, 3 * OWN)
+    tried = Choosing(seconds=120, times=3, share=0.4, seed=2).try_many(law_of(strategy, len), {}, 3 * OWN)
     chosen = Chosen((max((each.choices for each in tried), key=len),), 0)
     with pytest.raises(AssertionError) as failed, chosen_first(law, {}, Outcome(chosen)):
         pytest.fail("the chosen example fails first")
@@ -210,7 +210,7 @@ def test_a_plant_that_only_random_examples_find_gets_an_example(monkeypatch: pyt
 
     law, chosen = law_of(st.integers(0, 20), check), chosen_of(law_of(st.integers(0, 10), repr))
     small = Chosen(chosen.examples, generates=1)
-    choosing = Choosing(seconds=10, times=3, share=0.4, seed=1)
+    choosing = Choosing(seconds=120, times=3, share=0.4, seed=1)
     found = choosing.finding_more("law", law, {}, small)
     assert len(found) == 1
     assert choosing.finding_more("law", law, {}, replace(small, examples=small.examples + found)) == ()

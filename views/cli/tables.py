@@ -101,9 +101,9 @@ class FittingChanges:
         epochs = [str(epoch) for epoch in shown[EPOCH]]
         diffs = [f"{diff:+d}" for diff in shown[DIFF]]
         longest_diff = max(map(len, diffs), default=0)
-        taken = max(map(len, ("epoch", *epochs))) + longest_diff + 2 * GAP
+        reserved = max(map(len, ("epoch", *epochs))) + longest_diff + 2 * GAP
         rows = shown.drop(EPOCH, DIFF)
-        columns = fitting(rows, options.max_width - taken)
+        columns = fitting(rows, options.max_width - reserved)
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("epoch", justify="right", style="dim", no_wrap=True)
         table.add_column("", justify="right", no_wrap=True, min_width=longest_diff)
