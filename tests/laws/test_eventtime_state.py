@@ -68,6 +68,7 @@ def test_what_is_behind_the_watermark_and_the_lateness_is_gone(run: Run) -> None
 
 @pytest.mark.parametrize("window", ["sessions(5)", "merging(5)", "at_most(5, 2)", "by_size(3)"])
 def test_a_long_run_holds_no_more_than_what_is_open(window: str) -> None:
+    """An entry that stays behind in every fourth epoch is found: open windows have some sixty."""
     setup = Setup(
         window,
         "after_watermark(early=at_period(10), late=after_count(1))",
@@ -77,11 +78,11 @@ def test_a_long_run_holds_no_more_than_what_is_open(window: str) -> None:
     )
     both = Both(Run(setup, []))
     draw, sizes = random.Random(3), []
-    for number in range(300):
+    for number in range(180):
         rows = [((f"k{draw.randrange(5)}", 4 * number + draw.randrange(4), 1, 1, False), 1) for _ in range(5)]
         both.push(Epoch(rows, None, 4 * number))
         sizes.append(sum(left_over(both).values()))
-    assert max(sizes[150:]) <= 1.5 * max(sizes[20:150])
+    assert max(sizes[90:]) <= 1.25 * max(sizes[20:90])
 
 
 # Work
