@@ -45,6 +45,7 @@ from .execution.jobs import Setup
 from .execution.micro_batches import MicroBatches
 from .execution.options import OnEpoch, Options
 from .execution.preflight import Needs, check_executors, check_picklable
+from .execution.spark_checkpoint import location_in_spark
 from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat, tagged
 from .input.origins import input_paths, require_no_aggregation, require_no_shuffle
@@ -136,7 +137,8 @@ def run(
         InputError: a DataFrame is missing or does not fit its source.
         PlanError: the engine has been pushed into, an argument is not valid, or something cannot be pickled.
         PreflightError: an executor cannot run the query, for example as a library is missing there.
-        CheckpointError: the checkpoint is of another plan, is open elsewhere, or is not shared.
+        CheckpointError: the checkpoint is of another plan, is open elsewhere, is not shared, or is where Spark has no file
+            system.
     """
     require_spark()
     require_declarations(engine)
@@ -148,6 +150,7 @@ def run(
     first = next(iter(sources.values()))
     require_start(first, trigger, name)
     spark = first.sparkSession
+    location_in_spark(spark, checkpoint_in_spark(checkpoint).store.url)
     beat = None
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
@@ -175,9 +178,8 @@ def started(
     name: str | None = None,
 ) -> Query:
     """Return the query over the rows of all sources, as ``tagged`` makes them."""
-    writer = rows.writeStream.foreachBatch(batches).option(
-        "checkpointLocation", f"{batches.store.url.rstrip('/')}/spark"
-    )
+    location = location_in_spark(rows.sparkSession, batches.store.url)
+    writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", location)
     if name is not None:
         writer = writer.queryName(name)
     lock = WriterLock(batches.store.url)

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.spark_bridge.execution.preflight import Needs, check_executors, check_picklable
+from evercurrent.spark_bridge.execution.spark_checkpoint import location_in_spark
 from evercurrent.views.store import store_at
 
 
@@ -89,3 +90,27 @@ def test_what_is_in_a_circle_is_named_all_the_same():
     ring["again"] = ring
     with pytest.raises(PlanError, match=r"the sink(\['\w+'\])*\['lock'\] is a _thread.lock"):
         check_picklable(ring, "the sink")
+
+
+def test_where_spark_has_no_file_system_its_checkpoint_is_refused_before_anything_is_written(spark):
+    with pytest.raises(
+        CheckpointError,
+        match=r"no file system for s3a://; .*jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
+    ):
+        location_in_spark(spark, "s3://bucket/hits")
+    with pytest.raises(
+        CheckpointError, match=r"no file system for memory://; .* with spark.hadoop.fs.memory.impl, or choose"
+    ):
+        location_in_spark(spark, "memory://hits")
+
+
+def test_spark_has_its_checkpoint_in_ours_by_the_name_that_it_knows(spark):
+    assert location_in_spark(spark, "/data/hits") == "/data/hits/spark"
+    assert location_in_spark(spark, "file:///data/hits/") == "file:///data/hits/spark"
+    hadoop, local = spark._jsc.hadoopConfiguration(), "org.apache.hadoop.fs.LocalFileSystem"
+    for scheme in ("s3a", "s3"):  # What a platform has set for the same name comes first.
+        hadoop.set(f"fs.{scheme}.impl", local)
+        try:
+            assert location_in_spark(spark, "s3://bucket/hits") == f"{scheme}://bucket/hits/spark"
+        finally:
+            hadoop.unset(f"fs.{scheme}.impl")

@@ -1,0 +1,51 @@
+"""The place of Spark's own checkpoint, inside of ours: Spark reaches it by Hadoop, whose names of stores differ from fsspec's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evercurrent.core.data.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OTHER_NAMES = {"s3": "s3a", "gcs": "gs"}
+"""The scheme of Hadoop's own file system, by that of fsspec, where a platform has not set one for the same scheme."""
+
+PACKAGES = {"s3a": "org.apache.hadoop:hadoop-aws"}
+"""The packages of Java that have a file system."""
+
+
+def location_in_spark(spark: SparkSession, url: str) -> str:
+    """Return the folder or url of Spark's own checkpoint in that of a store.
+
+    Raises:
+        CheckpointError: Spark has no file system for it; names the package that has one.
+    """
+    folder = f"{url.rstrip('/')}/spark"
+    untyped: Any = spark
+    # Under Spark Connect the server's Hadoop is not seen from here.
+    if "://" not in url or not hasattr(untyped, "_jsc"):
+        return folder
+    scheme, _, rest = folder.partition("://")
+    for name in (scheme, OTHER_NAMES.get(scheme)):
+        if name is not None and _has_file_system(untyped, name):
+            return f"{name}://{rest}"
+    own = OTHER_NAMES.get(scheme, scheme)
+    package = PACKAGES.get(own)
+    settings = f"spark.jars.packages={package}:VERSION, that of Spark's Hadoop, or " if package else ""
+    raise CheckpointError(
+        f"checkpoint {url}: Spark's own checkpoint is put there too, and Spark has no file system for {own}://; start the session "
+        f"with {settings}spark.hadoop.fs.{scheme}.impl, or choose a folder that all machines share"
+    )
+
+
+def _has_file_system(spark: Any, scheme: str) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    hadoop = spark._jvm.org.apache.hadoop.fs.FileSystem
+    try:
+        hadoop.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())
+    except Py4JJavaError:
+        return False
+    return True
