@@ -28,6 +28,8 @@ OPTIONS = (
     "key",
 )
 
+WRITER_OPTIONS = ("path", "app", "source")
+
 LATEST, CONTENTS = "latest", "contents"
 """Values of ``since``: only new epochs; and first the contents. ``latest`` is one of ``versionAsOf`` too."""
 
@@ -202,3 +204,21 @@ def _whole(options: Any, name: str, default: int | None) -> int | None:
     if not str(value).isdecimal() or (name == "maxEpochsPerTrigger" and int(value) == 0):
         raise InputError(f"format {FORMAT!r}: option {name!r} is {value!r}; give a whole number")
     return int(value)
+
+
+def require_writer_options(options: Any) -> None:
+    """Check the options of a writer.
+
+    Raises:
+        InputError: one is missing or unknown; names it.
+    """
+    names = {name.lower() for name in WRITER_OPTIONS}
+    if unknown := [name for name in options if name.lower() not in names | {"checkpointlocation"}]:
+        raise InputError(
+            f"format {FORMAT!r}: there is no option {listed(unknown)} of a writer; the options are {listed(WRITER_OPTIONS)}"
+        )
+    if missing := [name for name in WRITER_OPTIONS if not options.get(name)]:
+        raise InputError(
+            f"format {FORMAT!r}: option {listed(missing)} is missing; give the checkpoint as 'path', the module that declares the "
+            "source as 'app', and the name of the 'source'"
+        )

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 from pyspark.sql.types import StructType
 
@@ -37,9 +38,9 @@ from evercurrent.views.checkpoint import Commit
 from evercurrent.views.expressions.dtype_reading import dtype_of_text
 
 from ..runtime.spark_types import nullable_type, spark_schema
-from ..runtime.spark_versions import limits_batches, spark_version
+from ..runtime.spark_versions import limits_batches, require_arrow_writers, spark_version
 from .change_types import CHANGE_TYPE
-from .delta_options import FORMAT, ReadOptions, forbid, read_options
+from .delta_options import FORMAT, ReadOptions, forbid, read_options, require_writer_options
 from .delta_readers import BatchReader, ContentsReader, Reading, UnlimitedReader
 from .sentences import in_a_sentence
 
@@ -88,6 +89,19 @@ class ViewDeltas(DataSource):
                     "all epochs that are there in each micro-batch; leave the option out, or install PySpark 4.2 or newer"
                 )
             return UnlimitedReader(reading)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Return the writer of ``writeStream``, which pushes into a source of an engine."""
+        with in_a_sentence():
+            require_writer_options(self.options)
+            if overwrite:
+                raise InputError(
+                    f"format {FORMAT!r}: a source takes rows once; give .outputMode('append'), or leave it out"
+                )
+            require_arrow_writers()
+            from .pushing_writer import PushingWriter  # It needs PySpark 4.1.
+
+            return PushingWriter(self.options)
 
 
 def columns_of(options: ReadOptions) -> dict[str, pl.DataType]:

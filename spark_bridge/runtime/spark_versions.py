@@ -31,6 +31,21 @@ def require_bounded_beats(trigger: Mapping[str, Any] | None) -> None:
         )
 
 
+def require_arrow_writers() -> None:
+    """Check that sinks written in Python get Arrow, as from PySpark 4.1 on.
+
+    Raises:
+        PlanError: this PySpark has none.
+    """
+    from pyspark.sql import datasource
+
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        raise PlanError(
+            f"writeStream: PySpark {spark_version()} has no writers of Arrow in Python; give the stream to spark_bridge.run, or "
+            "install PySpark 4.1 or newer"
+        )
+
+
 def spark_version() -> str:
     """Return the version of the PySpark that is installed."""
     import pyspark
