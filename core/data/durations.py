@@ -121,7 +121,7 @@ def processing_time(at: datetime | str) -> datetime:
     """
     moment: object = at
     if isinstance(at, str):
-        moment = instant_in_text("at", at, _ZONED) if has_offset(pl.Series([at.strip()])).item() else at
+        moment = instant_in_text("at", at, _ZONED) if has_offset(pl.Series([at])).item() else at
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InputError(
             f"processing time at={at!r} must be a time with its zone, as datetime.now(UTC) or '2026-01-31T12:00:00Z'"

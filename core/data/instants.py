@@ -111,7 +111,7 @@ def instant_in_text(where: str, text: str, dtype: pl.DataType) -> datetime | Non
         InputError: it is a local time that does not exist or exists twice, or not in the years 1 to 9999 of UTC.
     """
     zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
-    texts = pl.Series([text.strip()], dtype=pl.String)
+    texts = pl.Series([text], dtype=pl.String)
     if zone is None and has_offset(texts).item():
         zone = "UTC"
     times, bad = times_of_texts(texts, pl.Datetime("us", zone))

@@ -176,10 +176,14 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ec.every("0s"), "is zero"),
+        (lambda: ec.every("0s"), "every: the period: .* is zero"),
         (lambda: ec.every("-1m"), "negative"),
         (lambda: ec.every("1mo"), "no fixed length"),
-        (lambda: ec.at_period("1m", aligned_to=datetime(2026, 1, 1)), "with its zone"),
+        (lambda: ec.every("1m", aligned_to=datetime(2026, 1, 1)), "every: aligned_to=.* with its zone"),
+        (
+            lambda: ec.at_period("1m", aligned_to=datetime(2026, 1, 1)),
+            "at_period: aligned_to=.* with its zone",
+        ),
         (lambda: ec.after_count(0), "whole number from 1"),
         (lambda: ec.after_bytes(0, "x"), "whole number from 1"),
         (lambda: ec.after_bytes(10, pl.col("x")), "not the name of a column"),  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ time in UTC, and a watermark of it is the instant of these rows.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import partial
@@ -129,6 +130,17 @@ def test_an_instant_is_pushed_as_its_time_in_utc(form: str, moments: Moments) ->
         assert contents(dtype, FORMS[form](moments)) == contents(dtype, {"at": in_utc(moments)})
 
 
+@pytest.mark.parametrize("form", FORMS)
+@of_profile(0.5, quick=10)
+@given(moments_of_zones)
+@example([*FOLDS, NO_SUCH])
+def test_an_instant_is_the_same_in_a_column_with_a_zone(form: str, moments: Moments) -> None:
+    instants = [None if each is None else each.astimezone(UTC) for each in moments]
+    for zone in ("UTC", "Europe/Berlin", "America/New_York"):
+        dtype = pl.Datetime("us", zone)
+        assert contents(dtype, FORMS[form](moments)) == contents(dtype, {"at": instants})
+
+
 @given(moments_of_zones.filter(lambda moments: moments and None not in moments))
 @example(FOLDS[::-1])
 @example([NO_SUCH])
@@ -249,6 +261,31 @@ def test_a_watermark_with_nanoseconds_is_refused_as_its_row_is() -> None:
     for value in (pd.Timestamp(1, tz="UTC"), pd.Timestamp(1), pd.NaT):
         with pytest.raises(ec.InputError, match="is not a time in whole microseconds"):
             engine.advance("s", value)
+
+
+@pytest.mark.parametrize("padded", [" 2026-01-31T12:00Z", "2026-01-31T12:00Z ", "2026-01-31T12:00Z\n"])
+def test_a_text_with_blanks_around_it_is_refused_alike(padded: str) -> None:
+    for dtype in (pl.Datetime("us"), pl.Datetime("us", "UTC")):
+        engine, _ = engine_of(dtype, event_time="at")
+        for give in (
+            lambda engine=engine: engine.push("s", [{"at": padded}]),
+            lambda engine=engine: engine.push("s", [], watermark=padded),
+            lambda engine=engine: engine.advance("s", padded),
+            lambda engine=engine: engine.push("s", [], at=padded),
+            lambda engine=engine: engine.tick(at=padded),
+        ):
+            with pytest.raises(ec.InputError, match=re.escape(repr(padded))):
+                give()
+        assert engine.epoch_number == 0
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("us"), pl.Datetime("ms", "UTC"), pl.Date(), pl.List(pl.Date)])
+def test_values_of_pandas_and_numpy_in_rows_are_refused_with_a_remedy(dtype: pl.DataType) -> None:
+    engine, _ = engine_of(dtype)
+    for value, remedy in [(pd.NaT, "give None"), (np.datetime64("2026-01-31"), "Python's datetime")]:
+        with pytest.raises(ec.InputError, match=f"source 's': column 'at' holds .*{remedy}.* .in row 0"):
+            engine.push("s", [{"at": [value] if dtype == pl.List else value}])
+    assert engine.epoch_number == 0
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])

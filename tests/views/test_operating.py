@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +392,25 @@ def test_a_follower_ends_when_the_checkpoint_is_closed(tmp_path: Path) -> None:
     assert asyncio.run(asyncio.wait_for(main(), 60)) == [1]
     assert asyncio.run(asyncio.wait_for(follow(), 60)) == [1], "begun after the end"
     assert not view.subscriptions
+
+
+def test_generators_are_not_dropped() -> None:
+    engine, view = shop()
+
+    def callback(event: object) -> Iterator[object]:
+        yield event
+
+    async def in_task(event: object) -> AsyncIterator[object]:
+        yield event
+
+    for generator in (callback, in_task):
+        for give in (view.subscribe, engine.watch, lambda f: view.foreach(f, name="out")):
+            with pytest.raises(ec.PlanError, match=r"is a generator, .* write a function without yield"):
+                give(generator)  # type: ignore[operator]
+    subscription = queued(view, lambda delta: callback(delta), queue=2)
+    engine.push("sales", row())
+    assert subscription.join(60)
+    assert "returned a generator" in str(subscription.error)
 
 
 def test_coroutines_are_not_dropped_by_queues_and_watchers(caplog: pytest.LogCaptureFixture) -> None:

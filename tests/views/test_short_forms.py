@@ -82,6 +82,41 @@ def test_a_short_form_is_the_long_one(form: str) -> None:
         assert rows(one) == rows(other)
 
 
+def test_a_row_of_each_is_kept_by_nested_columns() -> None:
+    engine = ec.Engine()
+    source = engine.source(
+        "s", {"tags": pl.List(pl.Int64), "k": pl.String, "more": pl.List(pl.Int64)}, kind="diffs"
+    )
+    by_tags, by_both = source.unique("tags"), source.unique(["tags", "k"])
+    views = [engine.view("by tags", by_tags), engine.view("by both", by_both)]
+    source.push([([1], "b", [1]), ([1], "a", [2]), ([1], "a", [3]), (None, "c", None), ([], "c", [4])])
+    assert [len(view) for view in views] == [3, 4]
+    assert {str(row[0]) for row in views[0].read().rows()} == {"[1]", "None", "[]"}
+    before = views[0].read().rows()
+    source.push([(*row, -1) for row in before])
+    assert [(row[0], len(views[0])) for row in views[0].read().rows()] == [([1], 1)]
+    with pytest.raises(ec.PlanError, match=r"unique on .*all columns are nested, .* leave out the subset"):
+        source.select("tags", "more").unique("tags")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda s: s.unique(keep="last", by="z"), "unique on source 's': unknown column 'z'"),
+        (
+            lambda s: s.unique([]),
+            "unique on source 's': the subset has no column; leave it out for whole rows",
+        ),
+        (lambda s: s.limit(True, by="x"), "limit on source 's': the number of rows is True"),
+        (lambda s: s.group_by("k").top_k(True, by="x"), "top_k on source 's': the number of rows is True"),
+    ],
+)
+def test_arguments_of_short_forms_are_checked(make: Callable[[Any], Any], says: str) -> None:
+    source = ec.Engine().source("s", COLUMNS)
+    with pytest.raises(ec.PlanError, match=re.escape(says)):
+        make(source)
+
+
 def test_short_forms_over_windows_leave_out_their_bounds() -> None:
     engine = ec.Engine()
     source = engine.source("s", {"k": pl.String, "x": pl.Int64, "at": pl.Datetime("us")}, event_time="at")

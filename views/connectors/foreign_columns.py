@@ -212,7 +212,7 @@ def _in_one_zone(row: int, value: object, zone: tzinfo | None) -> object:
 def lost_nanoseconds(value: object) -> str | None:
     """Return the complaint about a time of pandas or numpy that Python's datetime cannot hold; None if it can."""
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return "which is a scalar of numpy and not a value of a column; give a column of datetime64 or timedelta64"
+        return "which is a scalar of numpy and not a value of a column; give a column of datetime64 or timedelta64, or Python's datetime or timedelta"
     nanoseconds = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
     if not isinstance(nanoseconds, int) or not nanoseconds:
         return None

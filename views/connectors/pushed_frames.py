@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -327,7 +327,11 @@ def _is_looked_at(dtype: pl.DataType) -> bool:
 def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
     """Yield the parts of a value that polars would change, with the remedy."""
     match value, dtype:
-        case ((datetime() | timedelta()), _) if lost := lost_nanoseconds(value):
+        case datetime(), _ if value != value:
+            yield "NaT, the missing time of pandas; give None, or the frame of pandas itself"
+        case ((datetime() | timedelta() | np.datetime64() | np.timedelta64()), _) if lost := lost_nanoseconds(
+            value
+        ):
             yield f"{value}, {lost}"
         case list() | tuple(), pl.List() | pl.Array():
             inner = as_type(dtype.inner)
@@ -369,9 +373,10 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
 
 
 def _as_time(value: object, dtype: pl.DataType) -> object:
-    """Return a time, or anything else, as polars takes it beside others: in UTC where there is no zone, a date as its midnight."""
+    """Return a time, or anything else, as polars takes it beside others: an instant in UTC, a date as its midnight."""
     if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
-        return value
+        # A local time that a change of clocks leaves out is an instant for Python, and none for polars.
+        return value.astimezone(UTC) if isinstance(value, datetime) else value
     if isinstance(value, datetime):
         utc = value if value.tzinfo is None else in_utc(value)
         return utc.date() if utc is not None and isinstance(dtype, pl.Date) else utc

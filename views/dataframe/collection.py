@@ -17,10 +17,10 @@ from ..plan.declared_calls import noting_calls
 from ..plan.nodes import BOUNDS, Concat, EventTime, Negate, Operation, PlanId, PlanNode, Unique, Windowing
 from ..plan.plan import Plan
 from .event_time_methods import EventTimeCalls
-from .grouping import Flags, first_rows, grouped, turned
+from .grouping import Flags, by_any, first_rows, grouped, turned
 from .hints import forbid_order, forbid_validation, missing_of_collection, missing_of_groups, require_choice
 from .joins import join_nodes
-from .operator_hints import RefusedAsTable
+from .operator_hints import RefusedAsGroups, RefusedAsTable
 from .row_methods import ColumnNames, RowCalls
 from .short_forms import AggregateForms, unpivoted
 from .windowing import windowed_group
@@ -142,11 +142,15 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAs
         where = self._where("unique")
         require_choice(where, keep, by)
         forbid_order(where, maintain_order)
+        order = column_names(where, self.schema, by)
         if subset is not None:
             names = column_names(where, self.schema, subset)
+            if not names:
+                raise PlanError(f"{where}: the subset has no column; leave it out for whole rows")
             groups = self.group_by(*names)
             last = keep == "last"
-            return groups.limit(1, by=names if keep == "any" else by, descending=last, nulls_last=last)
+            order = by_any(where, self.schema, names) if keep == "any" else order
+            return groups.limit(1, by=order, descending=last, nulls_last=last)
         return self._then(Unique(), self.schema, "unique", self._event_time)
 
     def group_by(
@@ -270,7 +274,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAs
 
 @noting_calls
 @tagged("views.collection:GroupedCollection")
-class GroupedCollection(AggregateForms["Collection"]):
+class GroupedCollection(AggregateForms["Collection"], RefusedAsGroups):
     """A collection grouped by keys, to be aggregated or limited to the first rows of each group.
 
     >>> import evercurrent as ec

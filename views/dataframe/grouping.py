@@ -54,7 +54,7 @@ def first_rows(
     names = column_names(where, schema, by)
     if not names:
         raise PlanError(f"{where}: rows of a collection have no order; say which with by=")
-    if not isinstance(count, int) or count < 1:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise PlanError(f"{where}: the number of rows is {count!r}; it must be a whole number from 0")
     if nested := [name for name in names if schema[name].is_nested()]:
         raise PlanError(f"{where}: {listed(nested)} is nested and has no order; order by a plain column")
@@ -63,6 +63,24 @@ def first_rows(
     if computed := [key.name for key in keys if key.copies != key.name]:
         raise PlanError(f"{where}: the key {listed(computed)} is computed; add it with with_columns first")
     return Top(tuple(key.name for key in keys), order, count)
+
+
+def by_any(where: str, schema: pl.Schema, subset: Sequence[str]) -> Sequence[str]:
+    """Return an order for one row of each group where it does not matter which: columns of the subset, which are equal there.
+
+    Nested columns have no order, so if there are only such ones it is another column.
+
+    Raises:
+        PlanError: all columns are nested.
+    """
+    plain = [name for name in subset if not schema[name].is_nested()]
+    others = [name for name, dtype in schema.items() if not dtype.is_nested()]
+    if not plain and not others:
+        raise PlanError(
+            f"{where}: all columns are nested, and have no order by which one row of each is kept; add a plain column, or leave "
+            "out the subset"
+        )
+    return plain or others[:1]
 
 
 def turned(flags: Flags) -> Flags:

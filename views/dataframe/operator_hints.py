@@ -84,6 +84,29 @@ class RefusedAsTable:
         return "a collection"
 
 
+class RefusedAsGroups:
+    """The operators of groups in other libraries, which a grouped collection refuses with what to write instead.
+
+    Type checkers do not see them, as those of ``RefusedAsTable``.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            """Raise, with what to write instead."""
+            raise TypeError(
+                "a grouped collection is not iterated, as it is declared and not computed: declare a view of its aggregates, "
+                "view = engine.view(name, grouped.agg(...)), and write 'for row in view.read().iter_rows(named=True)'"
+            )
+
+        def __getitem__(self, key: object) -> NoReturn:
+            """Raise, with what to write instead."""
+            name = key if isinstance(key, str) else "x"
+            raise TypeError(
+                f"a grouped collection has no brackets: name the column within .agg, as in .agg(pl.col({name!r}).sum())"
+            )
+
+
 class OfOneEngine:
     """A handle of what an engine has: a shallow copy is another handle, and it cannot be pickled."""
 
@@ -133,13 +156,17 @@ OF_ENGINE: Mapping[str, str] = {
         ),
         _DECLARED,
     ),
-    **dict.fromkeys(("query", "get", "collect", "fetch", "select", "show"), _READ_VIEW),
+    **dict.fromkeys(("query", "get", "collect", "fetch", "select", "show", "head", "rows"), _READ_VIEW),
     **dict.fromkeys(("insert", "append", "add", "send", "ingest", "write", "update", "upsert"), _PUSH),
     **dict.fromkeys(("run", "start", "execute", "compute", "refresh", "awaitTermination"), _NO_START),
     **dict.fromkeys(("stop", "shutdown", "terminate"), "use engine.close()"),
     **dict.fromkeys(("commit", "flush", "save"), "use engine.checkpoint(), of Engine(checkpoint=folder)"),
     **dict.fromkeys(
         ("subscribe", "follow"), "use engine.views[name].subscribe(f), or engine.watch(f) for epochs"
+    ),
+    **dict.fromkeys(
+        ("filter", "where", "group_by", "groupBy", "groupby", "join", "window", "with_columns", "withColumn"),
+        "call it on a source or a view: engine.sources[name], engine.views[name]",
     ),
     "sql": _NO_SQL,
     "deltas": "use engine.views[name].deltas()",

@@ -120,12 +120,17 @@ def at_period(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     >>> in_words(at_period("1 hour"))
     'at_period 1h'
     """
-    length = microseconds("at_period: the period", period, zero=False)
+    return _multiples("at_period", period, aligned_to)
+
+
+def _multiples(where: str, period: Length, aligned_to: datetime | None) -> AtPeriod:
+    """Return the trigger at multiples of a period; ``where`` is the function that was called."""
+    length = microseconds(f"{where}: the period", period, zero=False)
     start = 0
     if aligned_to is not None:
         if not isinstance(aligned_to, datetime) or aligned_to.tzinfo is None:
-            raise PlanError(f"at_period: aligned_to={aligned_to!r} must be a time with its zone")
-        start = instant_of("at_period: aligned_to", aligned_to, pl.Datetime("us", "UTC"))
+            raise PlanError(f"{where}: aligned_to={aligned_to!r} must be a time with its zone")
+        start = instant_of(f"{where}: aligned_to", aligned_to, pl.Datetime("us", "UTC"))
     return AtPeriod(length, start % length)
 
 
@@ -136,7 +141,7 @@ def every(period: Length, *, aligned_to: datetime | None = None) -> Trigger:
     >>> in_words(every("90s"))
     'every 1m30s'
     """
-    return Repeat(at_period(period, aligned_to=aligned_to))
+    return Repeat(_multiples("every", period, aligned_to))
 
 
 @tagged("views.triggers:after_processing_time")

@@ -205,25 +205,32 @@ class Subscription:
 IN_TASK = "'async for delta in view.follow(): ...' in a task"
 """What to write instead of a coroutine that is given as a callback."""
 
+_NOT_RUN = "which nobody would iterate, so that none of it would run; write a function without yield"
+
 
 def require_plain_function(where: str, callback: object, instead: str = IN_TASK) -> None:
-    """Check that a callback is not a coroutine function, whose coroutines nobody would await.
+    """Check that a callback is not a coroutine function or a generator, of which calls run nothing by themselves.
 
     Raises:
         PlanError: it is one.
     """
-    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
+    functions = (callback, type(callback).__call__)
+    if any(map(inspect.iscoroutinefunction, functions)):
         raise PlanError(
             f"{where}: {callback!r} is a coroutine function, which nobody would await; write {instead}"
         )
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in functions):
+        raise PlanError(f"{where}: {callback!r} is a generator, {_NOT_RUN}")
 
 
 def require_no_coroutine(callback: Callable[..., Any], result: object, instead: str = IN_TASK) -> None:
-    """Check that a callback has not returned something to await.
+    """Check that a callback has not returned something to await, or a generator.
 
     Raises:
         PlanError: it has; the coroutine is closed.
     """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise PlanError(f"{callback!r} returned a generator, {_NOT_RUN}")
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
