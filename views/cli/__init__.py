@@ -1,7 +1,7 @@
 """The command ``evercurrent``: run an application over files, draw or explain it, list the bundled ones.
 
 Exit codes: 0 done, 1 an error (one sentence on standard error; ``--debug`` adds the traceback), 2 wrong usage,
-130 stopped by Ctrl-C before the input ended.
+130 stopped by Ctrl-C before the input ended, 141 the reader of the output ended first.
 """
 
 import sys
@@ -25,6 +25,7 @@ from .drivers import Place, driven
 from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs, require_apart, texts_by_name
 from .options import (
+    FLAG,
     App,
     BatchRows,
     Buckets,
@@ -73,7 +74,10 @@ def _print_version(is_requested: bool) -> None:
 @app.callback()
 def main(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", metavar=FLAG, callback=_print_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Views that are always current: kept up to date from small batches of +1/-1 changes."""

@@ -1,5 +1,6 @@
 """Guards around a command: errors become one sentence, and Ctrl-C a request to stop."""
 
+import errno
 import os
 import re
 import signal
@@ -16,6 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from evercurrent.core.data.errors import EvercurrentError
+
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a full disk, and of a quota that is used up."""
 
 LISTED = re.compile(r"\n(?=- )")
 """Where an error with a list begins its next item."""
@@ -42,7 +46,9 @@ def errors_as_sentences(debug: bool) -> Iterator[None]:
         if debug:
             console.print_exception()
         sentence = str(error)
-        if not isinstance(error, EvercurrentError):
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+            sentence = f"{error.filename or 'the output'}: cannot be written ({error.strerror}); free space and run again"
+        elif not isinstance(error, EvercurrentError):
             more = "" if debug else "; see where with --debug"
             sentence = f"unexpected {type(error).__name__}: {error}{more}"
         lines = [" ".join(line.split()) for line in LISTED.split(sentence)]

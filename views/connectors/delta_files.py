@@ -57,6 +57,8 @@ class DeltaFile:
         self._kept = schema.to_frame()
         self._parquet: pq.ParquetWriter | None = None
         self._arrow: ipc.RecordBatchStreamWriter | None = None
+        if path == STANDARD_OUTPUT and sys.stdout is None:
+            raise FileError("the standard output is closed; give deltas a file, or a reader of the output")
         try:
             if path == STANDARD_OUTPUT:
                 self._file: BinaryIO = sys.stdout.buffer
