@@ -11,7 +11,7 @@ Rows may wait unsorted beside the runs (``waiting``), until somebody looks them 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -21,27 +21,18 @@ import polars as pl
 
 from ..columns.kernels import Ints, Keys, gather
 from ..columns.key_hash import in_force
-from ..columns.marks import Marks, marks_of
+from ..columns.marks import marks_of
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from .gradual import AT_ONCE
-from .marked_rows import MarkedRows
 from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import (
-    Layout,
-    Run,
-    empty_run,
-    make_run,
-    merge,
-    run_of_distinct_rows,
-    run_of_rows,
-    totals_in,
-)
+from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
+from .totals import Totals
 from .unsorted import in_one_chunk, present_rows
 from .version import NO_PARTS, Merge, Parts
 from .version import Version as Version
@@ -49,8 +40,6 @@ from .waiting import (
     UNHASHED_FROM,
     Chunk,
     Waiting,
-    add_marked,
-    add_waiting,
     entries_of,
     frame_of_entries,
     retractions_in,
@@ -72,7 +61,7 @@ FEW_WAITING = 1024
 """So few rows wait whether or not some are retractions: those of many small epochs are sorted together."""
 
 
-class Spine:
+class Spine(Totals):
     """A few runs that add up to a collection by key: the one structure of which every state is made.
 
     ``runs`` is the last commit. ``stage`` does all the work of an epoch, merges included; ``commit`` moves a
@@ -280,58 +269,6 @@ class Spine:
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
-
-    @property
-    def entries(self) -> int:
-        """Return how many entries are kept, those that cancel between parts counted twice, and equal ones in several parts."""
-        runs, waiting = self.version.parts
-        return sum(map(len, runs)) + rows_in(waiting)
-
-    @property
-    def nbytes(self) -> int:
-        """Return bytes held in columns."""
-        runs, waiting = self.version.parts
-        return sum(run.nbytes for run in runs) + sum(chunk.nbytes for chunk in waiting)
-
-    def total(self, name: str) -> int:
-        """Return the sum of an additive column over all entries of the last commit. Cost: none."""
-        total = self.version.totals.get(name, 0)
-        return total - 2**64 if total >= 2**63 else total
-
-    def totals(self, keys: Keys, *, with_delta: bool = False) -> dict[str, Ints]:
-        """Return the additive columns of these ascending, distinct keys; zero where there is no entry."""
-        return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
-
-    def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
-        totals, read = totals_in(runs, keys)
-        self.touched += read
-        return totals
-
-    def totals_among(self, keys: Keys, marks: Callable[[], Marks]) -> Ints:
-        """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
-
-        Each entry that waits is looked at. ``marks`` returns those of the rows with these keys.
-        """
-        runs, waiting = self.version.parts
-        sums = self._totals(keys, runs).get(DIFF)
-        totals = np.zeros(len(keys), np.int64) if sums is None else sums
-        add_waiting(waiting, keys, marks, totals)
-        self.touched += rows_in(waiting)
-        return totals
-
-    def totals_of_rows(self, rows: MarkedRows) -> Ints:
-        """Return the sums of the diffs of these rows, at least one, as ``totals_among`` does: their words are made if need be."""
-        runs, waiting = self.version.parts
-        totals = np.zeros(len(rows), np.int64)
-        others = add_marked(waiting, rows, totals)
-        if runs or others:
-            order, keys = rows.keys()
-            more = self._totals(keys, runs).get(DIFF)
-            by_key = np.zeros(len(rows), np.int64) if more is None else more
-            add_waiting(others, keys, lambda: rows.marks[order], by_key)
-            totals[order] += by_key
-        self.touched += rows_in(waiting)
-        return totals
 
     def rows_apart(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of all runs with their diffs, as they are: one row may be in several, and nothing is sorted or merged."""

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 OTHER_NAMES = {"s3": "s3a", "gcs": "gs"}
 """The scheme of Hadoop's own file system, by that of fsspec, where a platform has not set one for the same scheme."""
 
+MISSING = ("UnsupportedFileSystemException", "ClassNotFoundException")
+"""The exceptions of Hadoop if a scheme has no file system, or one whose package is missing, by their classes in Java."""
+
 PACKAGES = {"s3a": "org.apache.hadoop:hadoop-aws"}
 """The packages of Java that have a file system."""
 
@@ -41,11 +44,11 @@ def location_in_spark(spark: SparkSession, url: str) -> str:
 
 
 def _has_file_system(spark: Any, scheme: str) -> bool:
-    from py4j.protocol import Py4JJavaError
-
     hadoop = spark._jvm.org.apache.hadoop.fs.FileSystem
     try:
         hadoop.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())
-    except Py4JJavaError:
+    except Exception as error:  # Py4J's, which is no library of ours.
+        if not any(name in str(error) for name in MISSING):
+            raise
         return False
     return True
