@@ -686,6 +686,14 @@ def broken(rows: pl.DataFrame) -> pl.DataFrame:
     [
         (broken, "the function raised KeyError: 'opens'; nothing has changed"),
         (lambda rows: 3, "the function gave int; return a frame of 1 rows"),
+        (
+            lambda rows: rows.lazy(),
+            "the function gave LazyFrame of polars; return a frame .*, as a pl.DataFrame",
+        ),
+        (
+            lambda rows: rows.to_pandas(),
+            "the function gave DataFrame of pandas; return .*, as a pl.DataFrame",
+        ),
         (lambda rows: by_hour(rows).clear(), "gave 0 rows of .*return a frame of 1 rows"),
         (lambda rows: rows, "gave 1 rows of 'id', 'name', 'at'; return"),
         (

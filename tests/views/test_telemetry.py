@@ -26,7 +26,9 @@ def test_metrics_and_spans() -> None:
     tracers = tracing.TracerProvider()
     tracers.add_span_processor(export.SimpleSpanProcessor(exporter))
     engine = engine_of_hits()
-    instrument(engine, meter_provider=metrics.MeterProvider([reading]), tracer_provider=tracers)
+    meters = metrics.MeterProvider([reading])
+    for _ in range(2):  # As when a notebook's cell is run twice: no epoch counts twice.
+        instrument(engine, meter_provider=meters, tracer_provider=tracers)
     engine.push("hits", {"ip": ["a", "b", "a"]})
     engine.push("hits", {"ip": ["z"], "_diff": [-1]})
     found = {
@@ -44,6 +46,12 @@ def test_metrics_and_spans() -> None:
     assert [span.attributes["evercurrent.epoch"] for span in spans] == [1, 2]
     assert spans[0].attributes["evercurrent.rows.hits"] == 3
     assert all(span.end_time > span.start_time for span in spans)
+
+
+def test_only_an_engine_has_figures() -> None:
+    view = engine_of_hits().views["visitors"]
+    with pytest.raises(ec.PlanError, match="instrument: a View is no engine"):
+        instrument(view)  # type: ignore[arg-type]
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

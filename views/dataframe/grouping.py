@@ -65,7 +65,7 @@ def first_rows(
     return Top(tuple(key.name for key in keys), order, count)
 
 
-def by_any(where: str, schema: pl.Schema, subset: Sequence[str]) -> Sequence[str]:
+def by_any(where: str, schema: pl.Schema, subset: Sequence[str]) -> list[str]:
     """Return an order for one row of each group where it does not matter which: columns of the subset, which are equal there.
 
     Nested columns have no order, so if there are only such ones it is another column.

@@ -89,6 +89,8 @@ class Reporting(ServedViews, ABC):
         ``checkpoint``, ``sinks`` by view and name, and ``filling``, the views that are being filled. ``rows_out``, ``seconds`` and
         ``epochs``, in which rows came out, count from the start of the process; ``entries`` and ``bytes`` are those of states
         now; the ``files`` and ``bytes`` of ``checkpoint`` are those of the states in its last commit.
+        A view has the figures of the node that computes it: those that compute the same share them, and the rows with which a
+        view is filled, when it is declared or replaced later, are not among them; ``watch`` and the log have these.
         ``ec.prometheus_text`` writes them for Prometheus.
 
         >>> import evercurrent as ec

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.release import install_command
@@ -29,11 +30,15 @@ FIGURES = {
 COUNTED = ("rows_out", "epochs", "seconds")
 """Those that only grow."""
 
+_PROVIDERS: WeakKeyDictionary[Engine, list[tuple[Any, Any]]] = WeakKeyDictionary()
+"""The providers of metrics and of spans that have the figures of an engine."""
+
 
 def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: Any = None) -> None:
     """Give the figures of an engine to OpenTelemetry, and a span for each epoch.
 
-    Figures are read from ``engine.stats()`` when they are collected. A span has the number of the epoch, the rows of each
+    Figures are read from ``engine.stats()`` when they are collected. Called again for the same providers, as when a notebook's
+    cell is run twice, it changes nothing, so that no epoch counts twice. A span has the number of the epoch, the rows of each
     source and the changes of each view, and the time that the epoch took. An exporter is set up as OpenTelemetry describes.
 
     Args:
@@ -42,14 +47,20 @@ def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: A
         tracer_provider: gets the spans; by default the global one.
 
     Raises:
-        PlanError: OpenTelemetry is not installed.
+        PlanError: OpenTelemetry is not installed, or this is no engine.
     """
+    if not isinstance(engine, Engine):
+        raise PlanError(f"instrument: a {type(engine).__name__} is no engine; give what ec.Engine() returned")
     try:
         from opentelemetry import metrics, trace
     except ModuleNotFoundError as error:
         raise PlanError(
             f"instrument: OpenTelemetry is not installed; type: {install_command('otel')}"
         ) from error
+    providers, known = (meter_provider, tracer_provider), _PROVIDERS.setdefault(engine, [])
+    if providers in known:
+        return
+    known.append(providers)
     meter = metrics.get_meter("evercurrent", meter_provider=meter_provider)
     tracer = trace.get_tracer("evercurrent", tracer_provider=tracer_provider)
 

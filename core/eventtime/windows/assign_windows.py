@@ -138,7 +138,11 @@ def bounds_by_function(
         ) from error
     remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
     if not isinstance(windows, pl.DataFrame):
-        raise InputError(f"{where}: the function gave {type(windows).__name__}; {remedy}")
+        library = type(windows).__module__.partition(".")[0]
+        of_library = "" if library == "builtins" else f" of {library}"
+        raise InputError(
+            f"{where}: the function gave {type(windows).__name__}{of_library}; {remedy}, as a pl.DataFrame"
+        )
     if windows.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(windows.columns):
         shape = f"{windows.height} rows of {listed(windows.columns)}"
         raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
