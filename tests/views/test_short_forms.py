@@ -117,6 +117,19 @@ def test_arguments_of_short_forms_are_checked(make: Callable[[Any], Any], says: 
         make(source)
 
 
+@pytest.mark.parametrize("dtype", [pl.Int128(), pl.List(pl.Int128)])
+def test_a_type_that_arrow_does_not_have_is_named(dtype: pl.DataType) -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"k": pl.String, "big": dtype}))
+    engine.push("s", {"k": ["a"], "big": pl.Series([1]).cast(pl.Int128) if dtype == pl.Int128 else [[1]]})
+    for method in (view.to_arrow, view.to_pandas):
+        with pytest.raises(
+            ec.InputError, match=r"view 'v': to_\w+: column 'big' is .*no Int128; use read\(\)"
+        ):
+            method()
+    assert len(view) == 1
+
+
 def test_short_forms_over_windows_leave_out_their_bounds() -> None:
     engine = ec.Engine()
     source = engine.source("s", {"k": pl.String, "x": pl.Int64, "at": pl.Datetime("us")}, event_time="at")

@@ -158,7 +158,7 @@ def require_arrow(column: str, dtype: pl.DataType) -> None:
     Raises:
         CheckpointError: names the column and what to use instead.
     """
-    unsupported = _not_in_arrow(dtype)
+    unsupported = not_in_arrow(dtype)
     if unsupported is None:
         return
     name = column.removeprefix("payload ")
@@ -168,7 +168,8 @@ def require_arrow(column: str, dtype: pl.DataType) -> None:
     )
 
 
-def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
+def not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
+    """Return the type, or the one inside of it, that Arrow does not have; None if it has it."""
     if dtype in (pl.Int128, pl.UInt128, pl.Object):
         return dtype
     if isinstance(dtype, pl.Struct):
@@ -176,7 +177,7 @@ def _not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
     else:
         inner = [dtype.inner] if isinstance(dtype, pl.List | pl.Array) else []
     for each in inner:
-        unsupported = _not_in_arrow(each() if isinstance(each, type) else each)
+        unsupported = not_in_arrow(each() if isinstance(each, type) else each)
         if unsupported is not None:
             return unsupported
     return None

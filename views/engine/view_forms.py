@@ -12,6 +12,7 @@ from evercurrent.core.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
+from ..checkpoint.piece_files import not_in_arrow
 from ..connectors.pushed_frames import pushed_frame
 from .published import Published
 
@@ -33,21 +34,37 @@ class TableForms(ABC):
         """Return the contents."""
 
     def to_arrow(self, epoch: int | None = None) -> Any:  # pyarrow has no types of its own
-        """Return the contents as a table of pyarrow: ``read(epoch).to_arrow()``."""
-        return self.read(epoch).to_arrow()
+        """Return the contents as a table of pyarrow: ``read(epoch).to_arrow()``.
+
+        Raises:
+            InputError: Arrow does not have the type of a column.
+        """
+        return self._read_for("to_arrow", epoch).to_arrow()
 
     def to_pandas(self, epoch: int | None = None) -> Any:  # pandas has no types of its own
         """Return the contents as a frame of pandas: ``read(epoch).to_pandas()``.
 
         Raises:
             PlanError: pandas is not installed.
+            InputError: Arrow, by way of which pandas reads them, does not have the type of a column.
         """
         if find_spec("pandas") is None:
             raise PlanError(
                 f"view {self.name!r}: to_pandas() needs pandas, which is not installed; install it, or use "
                 "to_arrow() or read()"
             )
-        return self.read(epoch).to_pandas()
+        return self._read_for("to_pandas", epoch).to_pandas()
+
+    def _read_for(self, method: str, epoch: int | None) -> pl.DataFrame:
+        """Return the contents, if Arrow has the types of all columns."""
+        frame = self.read(epoch)
+        for name, dtype in frame.schema.items():
+            if (unsupported := not_in_arrow(dtype)) is not None:
+                raise InputError(
+                    f"view {self.name!r}: {method}: column {name!r} is {dtype}, and Arrow has no {unsupported}; use read(), "
+                    f"or read().with_columns(pl.col({name!r}).cast(...)) with another type"
+                )
+        return frame
 
     def head(self, n: int = 5) -> pl.DataFrame:
         """Return some rows, to look at: ``read().head(n)``. Rows have no order; say which with ``.limit(n, by=...)``."""
