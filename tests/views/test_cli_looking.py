@@ -90,6 +90,21 @@ def test_a_checkpoint_whose_run_was_proved_has_the_rows(shop: Path) -> None:
     assert "'takings' cannot be proved: source 'sales' does not retain its rows" in ended.output
 
 
+def test_a_checkpoint_of_which_no_view_can_be_proved_is_an_error(tmp_path: Path) -> None:
+    app_file, rows, kept = tmp_path / "sums.py", tmp_path / "rows.csv", tmp_path / "kept"
+    app_file.write_text(
+        "import evercurrent as ec, polars as pl\nengine = ec.Engine()\n"
+        "rows = engine.source('rows', {'n': pl.Int64})\nengine.view('sums', rows.group_by('n').len())\n"
+    )
+    rows.write_text("n\n1\n")
+    run_once = ["run", str(app_file), "--input", f"rows={rows}", "--checkpoint", str(kept), "--quiet"]
+    assert CliRunner().invoke(app, run_once).exit_code == 0
+    ended = CliRunner().invoke(app, ["checkpoint", "prove", str(kept), str(app_file)])
+    assert ended.exit_code == 1, ended.output
+    assert "'sums' cannot be proved" in ended.output
+    assert "no view could be proved" in ended.output
+
+
 def test_a_wrong_state_in_a_checkpoint_is_shown_with_its_commit(shop: Path) -> None:
     kept = shop.parent / "kept"
     engine = load(str(shop)).engine

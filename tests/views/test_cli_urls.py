@@ -97,10 +97,14 @@ def test_over_http() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         done = run("--input", f"words=http://127.0.0.1:{server.server_port}/rows.csv?token=1")
         absent = run("--input", f"words=http://127.0.0.1:{server.server_port}/none.csv")
+        Path("site/in").mkdir()
+        Path("site/in/rows.csv").write_text(ROWS)
+        folder = run("--input", f"words=http://127.0.0.1:{server.server_port}/in/")
         server.shutdown()
     assert done.exit_code == 0, done.output
     assert contents() == [("a", 4), ("b", 2)]
     assert "there is nothing here" in absent.stderr
+    assert "give the url of each file" in " ".join(folder.stderr.split())
     unanswered = run("--input", f"words=http://127.0.0.1:{server.server_port}/rows.csv")
     assert "Cannot connect to host 127.0.0.1" in " ".join(unanswered.stderr.split())
 

@@ -201,7 +201,7 @@ def print_proofs(where: str, proofs: Proofs) -> None:
         raise InputError(
             f"{where}: view {listed(wrong)} is not what its definition gives over the rows that are kept"
         )
-    if not proofs:
+    if not proofs.proofs:
         raise InputError(f"{where}: no view could be proved")
 
 

@@ -77,6 +77,10 @@ def _copied(url: str, folder: Path) -> Path:
         cause = error.__cause__ or error
         is_absent = isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == 404
         what = "there is nothing here" if is_absent else first_line(cause) or repr(cause)
+        if isinstance(
+            cause, IsADirectoryError
+        ):  # A web server shows a folder as a page, and fsspec copies that too.
+            what = "it is a folder, of which a web server gives no list of files; give the url of each file"
         raise ApplicationError(
             f"{url}: cannot be read: {what}; correct the url, or copy the file and give its path"
         ) from error
