@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 from collections.abc import Iterator
@@ -16,10 +17,16 @@ RANGES = ((1, 23), (30, 42), (50, 63), (70, 92), (100, 105), (110, 135), (140, 1
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Any]:
-    """The script."""
+    """The script. No garbage is collected while it parses the tests, for the reason that ``source_modules.tree_of`` has."""
+    was_enabled = gc.isenabled()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS)
-        yield importlib.import_module("make_features")
+        gc.disable()
+        try:
+            yield importlib.import_module("make_features")
+        finally:
+            if was_enabled:
+                gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -11,22 +11,25 @@ Span = tuple[int, int]
 def bad_places(length: int, is_fine: Callable[[int, int], bool]) -> list[int]:
     """Return the places that are not fine by themselves, ascending; a part is fine if all of its places are.
 
-    Cost: for each of them as many calls as the length can be halved, of parts that get shorter.
+    Cost: for each of them as many calls as the length can be halved, of parts that get shorter. If the first half of a part that
+    is not fine is fine, the second half is halved without a call; each place that is returned was tried by itself.
 
     >>> bad_places(6, lambda start, end: not {1, 4}.intersection(range(start, end)))
     [1, 4]
     """
     bad: list[int] = []
-    parts = [(0, length)]
+    parts = [] if is_fine(0, length) else [(0, length)]
     while parts:
         start, end = parts.pop()
-        if is_fine(start, end):
-            continue
         if end - start == 1:
             bad.append(start)
             continue
         middle = (start + end) // 2
-        parts += [(middle, end), (start, middle)]
+        is_first_fine = is_fine(start, middle)
+        if (is_first_fine and end - middle > 1) or not is_fine(middle, end):
+            parts.append((middle, end))
+        if not is_first_fine:
+            parts.append((start, middle))
     return bad
 
 

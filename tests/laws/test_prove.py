@@ -88,7 +88,7 @@ def test_a_proof_finds_each_planted_fault() -> None:
                     assert not found, (name, column, entry)
                     assert found.differences.height
                     planted += 1
-    assert planted == 16
+    assert planted == 14  # An entry and its retraction wait together, and are sorted into none.
     assert engine.prove()
 
 

@@ -54,7 +54,7 @@ def test_rows_that_do_not_fit_their_source_are_refused_alone() -> None:
     assert engine.ledger()["row"].to_list() == [
         '{"id":4,"n":4}', '{"id":5,"n":5}', '{"id":null,"n":2}', '{"id":3,"n":300}',
     ]  # fmt: skip
-    assert engine.stats()["ledger"] == {"rows": 4, "forgotten": 0}
+    assert engine.stats()["ledger"] == {"rows": 4, "forgotten": 0, "sources": {"people": 4}}
 
 
 def test_a_frame_that_does_not_fit_at_all_is_an_error_still() -> None:

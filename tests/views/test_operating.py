@@ -164,7 +164,9 @@ def test_late_rows_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     engine.view("v", source.window(ec.fixed("1m")).lateness("0s").group_by().len())
     source.push({"at": ["2026-01-01"]}, watermark="2026-02-01")
     source.push({"at": ["2026-01-01"]})
-    assert [(record.levelname, record.event) for record in caplog.records] == [("WARNING", "late")]  # type: ignore[attr-defined]
+    # Sinks of other tests, which another thread drives, may still log that they fail.
+    events = [(record.levelname, record.event) for record in caplog.records if record.event != "sink"]  # type: ignore[attr-defined]
+    assert events == [("WARNING", "late")]
 
 
 def test_nothing_is_written_unless_the_program_wants_it(capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,9 @@ def header_names(line: bytes, separator: str = ",") -> list[str] | None:
         return None
 
 
+FEW_BYTES = 1 << 20
+"""JSON up to so long is parsed in this thread: handing it to others takes as long as a hundred lines do."""
+
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4"}
 """The first bytes of compressed data."""
 
@@ -180,7 +183,7 @@ def _json_columns(block: bytes, types: Mapping[str, pa.DataType], without_others
         raise pa.ArrowInvalid("not UTF-8")  # pyarrow would take it as it is
     return pa_json.read_json(
         pa.BufferReader(block),
-        pa_json.ReadOptions(block_size=len(block) + 1),
+        pa_json.ReadOptions(use_threads=len(block) > FEW_BYTES, block_size=len(block) + 1),
         pa_json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="ignore" if without_others else "error"
         ),
