@@ -57,10 +57,10 @@ def instrument(engine: Engine, *, meter_provider: Any = None, tracer_provider: A
         raise PlanError(
             f"instrument: OpenTelemetry is not installed; type: {install_command('otel')}"
         ) from error
-    providers, known = (meter_provider, tracer_provider), _PROVIDERS.setdefault(engine, [])
-    if providers in known:
+    providers, instrumented = (meter_provider, tracer_provider), _PROVIDERS.setdefault(engine, [])
+    if providers in instrumented:
         return
-    known.append(providers)
+    instrumented.append(providers)
     meter = metrics.get_meter("evercurrent", meter_provider=meter_provider)
     tracer = trace.get_tracer("evercurrent", tracer_provider=tracer_provider)
 
