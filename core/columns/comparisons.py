@@ -12,7 +12,7 @@ import polars as pl
 
 from .nulls import FEW_TEXTS, is_listed, nulls_in
 from .value_words import Words, one_of_each
-from .whole_columns import AnyColumn, Whole, is_one_word, physical, series_of
+from .whole_columns import AnyColumn, IntColumn, is_one_word, physical, series_of
 
 Mask = npt.NDArray[np.bool_]
 OrderWords = npt.NDArray[np.int64] | Words
@@ -20,7 +20,7 @@ OrderWords = npt.NDArray[np.int64] | Words
 
 def differ(ones: AnyColumn, others: AnyColumn) -> Mask:
     """Return where two columns of one type differ; null equals null, NaN equals NaN, and 0.0 equals -0.0."""
-    if isinstance(ones, Whole) and isinstance(others, Whole):
+    if isinstance(ones, IntColumn) and isinstance(others, IntColumn):
         unequal: Mask = np.not_equal(ones.values, others.values)
         return unequal
     one, other = series_of(ones), series_of(others)

@@ -17,7 +17,7 @@ from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
 from .value_words import Words as Words
 from .whole_columns import FEW_VALUES as FEW_VALUES
-from .whole_columns import AnyColumn, Whole
+from .whole_columns import AnyColumn, IntColumn
 from .whole_columns import Ints as Ints
 from .whole_columns import is_one_word as is_one_word
 from .whole_columns import is_ones as is_ones
@@ -25,7 +25,7 @@ from .whole_columns import least_and_greatest as least_and_greatest
 from .whole_columns import physical as physical
 from .whole_columns import series_of as series_of
 
-Column = TypeVar("Column", pl.Series, Whole, AnyColumn)
+Column = TypeVar("Column", pl.Series, IntColumn, AnyColumn)
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -125,7 +125,7 @@ def column_of_words(keys: Keys, name: str, dtype: pl.DataType) -> AnyColumn:
     nulls = None if keys.second is None or not keys.second.any() else keys.second != 0
     values = (keys.first if nulls is None else np.where(nulls, np.uint64(0), keys.first)) * UNSPREAD
     if nulls is None and type(dtype) in WHOLE:
-        return Whole(name, values.view(WHOLE[type(dtype)]))
+        return IntColumn(name, values.view(WHOLE[type(dtype)]))
     column = pl.Series(name, values.view(np.int64))
     if dtype == pl.UInt64:
         column = pl.Series(name, values)
@@ -173,8 +173,8 @@ def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:
 
 def at(column: Column, index: Index) -> Column:
     """Return the values of a column at these positions."""
-    if isinstance(column, Whole):
-        return Whole(column.name, column.values[index])
+    if isinstance(column, IntColumn):
+        return IntColumn(column.name, column.values[index])
     return column[_positions(index, len(column))]
 
 

@@ -25,7 +25,7 @@ TYPES: dict[np.dtype[Any], pl.DataType] = {
 
 
 @dataclass(slots=True, eq=False)
-class Whole:
+class IntColumn:
     """A column of whole numbers without nulls: its name and values. ``series`` is the same column of polars, made when it is needed.
 
     What most small epochs pass from one operator to the next are counts, sums and keys. They are made and used as arrays, and
@@ -64,18 +64,18 @@ class Whole:
         """Return that there are none, as ``polars.Series.has_nulls`` does."""
         return False
 
-    def alias(self, name: str) -> Whole:
+    def alias(self, name: str) -> IntColumn:
         """Return the same column under another name."""
-        return self if name == self.name else Whole(name, self.values)
+        return self if name == self.name else IntColumn(name, self.values)
 
 
-AnyColumn = pl.Series | Whole
+AnyColumn = pl.Series | IntColumn
 """A column, of polars or of numpy."""
 
 
 def series_of(column: AnyColumn) -> pl.Series:
     """Return a column as one of polars."""
-    return column.series if isinstance(column, Whole) else column
+    return column.series if isinstance(column, IntColumn) else column
 
 
 def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
@@ -89,7 +89,7 @@ def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
 
 def physical(column: AnyColumn) -> Ints:
     """Return the values of an integer, temporal or boolean column as int64; null is 0. UInt64 wraps, losslessly."""
-    if isinstance(column, Whole):
+    if isinstance(column, IntColumn):
         return column.int64
     kind = type(column.dtype)
     if kind is pl.UInt64:

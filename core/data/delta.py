@@ -9,7 +9,7 @@ import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
-from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, series_of
 from .schema import DIFF, empty_frame, with_diff
 
 
@@ -137,7 +137,7 @@ class Delta:
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
         columns_at: list[AnyColumn] = [
-            Whole(name, column.values[index]) if isinstance(column, Whole) else at(column, index)
+            IntColumn(name, column.values[index]) if isinstance(column, IntColumn) else at(column, index)
             for name, column in columns.items()
         ]
         return Delta.of_columns(columns_at, diffs, is_consolidated=self.is_consolidated)

@@ -35,7 +35,7 @@ from ..columns.exact import (
 )
 from ..columns.kernels import Floats, Ints, Keys, least_and_greatest, physical
 from ..columns.nulls import nulls_in
-from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, series_of
 from ..data.errors import ArithmeticRefusedError
 from .aggregate_contract import AggregateState, Change
 from .aggregate_contract import Sums as Sums
@@ -92,7 +92,7 @@ def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
 
 def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     prefix, dtype = f"sum:{name}", column.dtype
-    if isinstance(column, Whole):
+    if isinstance(column, IntColumn):
         return integer_limbs(prefix, column.int64, diffs, unsigned=dtype == pl.UInt64)
     if dtype.is_float():
         return float_limbs(prefix, _floats(column), diffs)
@@ -212,7 +212,7 @@ def _values(aggregate: Additive, sums: Sums, height: int) -> Ints:
 
 def _whole_numbers(aggregate: Additive, numbers: Ints) -> AnyColumn:
     if type(aggregate.dtype) is pl.Int64:
-        return Whole(aggregate.output, numbers)
+        return IntColumn(aggregate.output, numbers)
     bounds = WHOLE_NUMBERS.get(aggregate.dtype)
     if bounds is None:
         return _fitted(aggregate, pl.Series(aggregate.output, numbers))
@@ -220,7 +220,7 @@ def _whole_numbers(aggregate: Additive, numbers: Ints) -> AnyColumn:
         least, greatest = least_and_greatest(numbers)
         if least < bounds.min or greatest > bounds.max:
             raise _does_not_fit(aggregate)
-    return Whole(aggregate.output, numbers.astype(bounds.dtype))
+    return IntColumn(aggregate.output, numbers.astype(bounds.dtype))
 
 
 def _fitted(aggregate: Additive, column: pl.Series) -> pl.Series:
@@ -274,7 +274,7 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
     if lost.any():
         raise _does_not_fit(aggregate)
     if unsigned:
-        return Whole(aggregate.output, numbers.view(np.uint64))
+        return IntColumn(aggregate.output, numbers.view(np.uint64))
     return _whole_numbers(aggregate, numbers)
 
 

@@ -25,7 +25,7 @@ from ..columns.kernels import (
     least_and_greatest,
     stack,
 )
-from ..columns.whole_columns import AnyColumn, Whole, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -436,7 +436,7 @@ def _unchanged(change: Change, columns: Sequence[AnyColumn]) -> Mask | None:
     for column in columns:
         if not len(after):
             return None
-        if isinstance(column, Whole):
+        if isinstance(column, IntColumn):
             is_equal = column.values[before] == column.values[after]
         else:
             is_equal = ~differ(at(column, before), at(column, after))

@@ -11,7 +11,7 @@ from ..columns.kernels import Mask, frame_of, stack, with_plain_zeros
 from ..columns.ownership import owned
 from ..columns.polars_versions import without
 from ..columns.row_values import twice, written_out
-from ..columns.whole_columns import AnyColumn, Whole
+from ..columns.whole_columns import AnyColumn, IntColumn
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
@@ -94,7 +94,7 @@ class Linear(Operator):
 
 def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
     """Return the column with its declared type, which some functions of lists lose if all rows are null."""
-    return column if isinstance(column, Whole) or column.dtype == dtype else column.cast(dtype)
+    return column if isinstance(column, IntColumn) or column.dtype == dtype else column.cast(dtype)
 
 
 ROW_LETTERS = 300

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import Whole
+from evercurrent.core.columns.whole_columns import IntColumn
 from evercurrent.views.expressions.array_expressions import over_arrays
 from evercurrent.views.expressions.elementwise import elementwise
 
@@ -143,4 +143,4 @@ def test_nulls_are_left_to_polars() -> None:
     array = over_arrays(pl.col("a") + 1, TYPES)
     assert array is not None
     assert array.of({"a": pl.Series([1, None])}) is None
-    assert array.of({"a": Whole("a", np.array([1, 2]))}) is not None
+    assert array.of({"a": IntColumn("a", np.array([1, 2]))}) is not None

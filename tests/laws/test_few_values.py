@@ -17,7 +17,7 @@ from evercurrent.core.columns.nulls import FEW_TEXTS, nulls_in
 from evercurrent.core.columns.polars_versions import arg_sort
 from evercurrent.core.columns.sorting import sorted_by
 from evercurrent.core.columns.value_words import row_words
-from evercurrent.core.columns.whole_columns import TYPES, Whole, series_of
+from evercurrent.core.columns.whole_columns import TYPES, IntColumn, series_of
 from every_type import LEAVES
 
 SIZES = [0, 1, 2, 40, FEW_TEXTS + 30]
@@ -106,7 +106,7 @@ def test_bounds_and_ones_and_sums(count: int) -> None:
 def test_a_column_of_whole_numbers_is_the_series_of_its_values(kind: np.dtype[Any]) -> None:
     bounds = np.iinfo(kind)
     values = np.array([bounds.min, bounds.max, 0, 1], kind)
-    whole = Whole("n", values)
+    whole = IntColumn("n", values)
     assert whole.series.equals(pl.Series("n", values), check_dtypes=True, check_names=True)
     assert whole.dtype == whole.series.dtype
     assert whole.int64.tolist() == values.astype(np.int64).tolist()

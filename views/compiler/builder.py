@@ -13,7 +13,7 @@ from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
 from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import AnyColumn, Whole
+from evercurrent.core.columns.whole_columns import AnyColumn, IntColumn
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, empty_frame
@@ -345,7 +345,9 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
         if small is not None and delta.height <= MANY_ROWS:
             inputs = {name: delta.column(name) for array in small.values() for name in array.inputs}
             numbers = {name: array.of(inputs) for name, array in small.items()}
-            series_by_name = {name: Whole(name, each) for name, each in numbers.items() if each is not None}
+            series_by_name = {
+                name: IntColumn(name, each) for name, each in numbers.items() if each is not None
+            }
             if len(series_by_name) == len(numbers):
                 return series_by_name
         frame = computed.of(delta.frame_with(computed.inputs))
