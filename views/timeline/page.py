@@ -74,6 +74,8 @@ _SCRIPT = """(() => {
     event.preventDefault();
     zoom(Math.exp(within(event.deltaY, -100, 100) / 250), share(event));
   }, { passive: false });
+  // A double click zooms, and selects no text.
+  svg.addEventListener("mousedown", (event) => { if (event.detail > 1) event.preventDefault(); });
   svg.addEventListener("dblclick", (event) => { event.preventDefault(); zoom(0.5, share(event)); });
   svg.addEventListener("pointerdown", (event) => {
     if (event.button === 0 && width < whole[2]) {
