@@ -58,6 +58,15 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(quoted[:20] + more) or "none"
 
 
+def counted(count: int, what: str = "row") -> str:
+    """Return a number of things in words.
+
+    >>> counted(1), counted(1234), counted(2, "column")
+    ('1 row', '1,234 rows', '2 columns')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def require_columns(where: str, schema: pl.Schema, names: Iterable[str]) -> None:
     """Check that all names are columns of the schema.
 
@@ -86,7 +95,11 @@ def require_name(what: str, name: object) -> None:
     Raises:
         PlanError: it is not a text, is empty, or contains something that is not a character.
     """
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
+        raise PlanError(
+            f"{what}: the name is {type(name).__name__}, and not text; give the name first, as in {what}('name', ...)"
+        )
+    if not name:
         raise PlanError(f"{what} {name!r}: a name is text and not empty")
     require_characters(what, name)
 

@@ -454,9 +454,9 @@ def broken(windows: pl.DataFrame) -> pl.DataFrame:
     ("function", "complaint"),
     [
         (broken, "the function raised ValueError: no such auction; nothing has changed"),
-        (lambda windows: None, "the function gave NoneType; return a frame of 1 rows"),
-        (lambda windows: windows.clear(), "gave 0 rows of .*; return a frame of 1 rows .* in the same order"),
-        (lambda windows: windows.drop("window_end"), "gave 1 rows of 'key', 'window_start'; return"),
+        (lambda windows: None, "the function gave NoneType; return a frame of 1 row"),
+        (lambda windows: windows.clear(), "gave 0 rows of .*; return a frame of 1 row .* in the same order"),
+        (lambda windows: windows.drop("window_end"), "gave 1 row of 'key', 'window_start'; return"),
         (lambda windows: windows.with_columns(window_end="window_start"), "1 windows end at their start"),
     ],
 )

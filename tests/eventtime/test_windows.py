@@ -633,7 +633,7 @@ def test_given_windows_go_through() -> None:
 
 def test_a_row_without_event_time_is_refused_with_the_way_out() -> None:
     frame = pl.DataFrame([pl.Series("at", [None, 1]).cast(pl.Datetime("us"))])
-    with pytest.raises(InputError, match=r"view 'v': column 'at' is null in 1 rows.*filter"):
+    with pytest.raises(InputError, match=r"view 'v': column 'at' is null in 1 row.*filter"):
         windowed(Fixed(5), frame)
 
 
@@ -685,7 +685,7 @@ def broken(rows: pl.DataFrame) -> pl.DataFrame:
     ("function", "complaint"),
     [
         (broken, "the function raised KeyError: 'opens'; nothing has changed"),
-        (lambda rows: 3, "the function gave int; return a frame of 1 rows"),
+        (lambda rows: 3, "the function gave int; return a frame of 1 row"),
         (
             lambda rows: rows.lazy(),
             "the function gave LazyFrame of polars; return a frame .*, as a pl.DataFrame",
@@ -694,8 +694,8 @@ def broken(rows: pl.DataFrame) -> pl.DataFrame:
             lambda rows: rows.to_pandas(),
             "the function gave DataFrame of pandas; return .*, as a pl.DataFrame",
         ),
-        (lambda rows: by_hour(rows).clear(), "gave 0 rows of .*return a frame of 1 rows"),
-        (lambda rows: rows, "gave 1 rows of 'id', 'name', 'at'; return"),
+        (lambda rows: by_hour(rows).clear(), "gave 0 rows of .*return a frame of 1 row"),
+        (lambda rows: rows, "gave 1 row of 'id', 'name', 'at'; return"),
         (
             lambda rows: rows.select(window_start="id", window_end="id"),
             "'window_start' is Int64; make it Datetime",
@@ -706,7 +706,7 @@ def broken(rows: pl.DataFrame) -> pl.DataFrame:
         ),
         (
             lambda rows: by_hour(rows).with_columns(window_start=pl.lit(None, pl.Datetime("us"))),
-            "column 'window_start' is null in 1 rows",
+            "column 'window_start' is null in 1 row",
         ),
         (
             lambda rows: by_hour(rows).with_columns(pl.col("window_end").dt.replace_time_zone("UTC")),

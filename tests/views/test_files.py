@@ -256,9 +256,9 @@ class TestTornText:
             ('{"k": 3, "name": "to', "not complete JSON"),
             ("[1, 2]", "not a JSON object"),
             ('{"k": 3, "colour": "red"}', "key 'colour' is not a column"),
-            ('{"k": "three"}', "column 'k': \"three\" is not a Int64"),
-            ('{"k": 3.5}', "column 'k': 3.5 is not a Int64"),
-            ('{"at": "yesterday"}', "column 'at': 'yesterday' is not a Datetime"),
+            ('{"k": "three"}', "column 'k': \"three\" is not of type Int64"),
+            ('{"k": 3.5}', "column 'k': 3.5 is not of type Int64"),
+            ('{"at": "yesterday"}', "column 'at': 'yesterday' is not of type Datetime"),
             ('{"k": 1, "k": 2}', "a key appears twice"),
         ],
     )

@@ -407,7 +407,7 @@ def test_bounds_that_are_given_are_in_microseconds_and_there(engine: ec.Engine) 
         engine.source("coarse", coarse).window()
     fine = dict.fromkeys(coarse, pl.Datetime("us"))
     engine.view("counts", engine.source("fine", fine).window().group_by().agg(n=pl.len()))
-    with pytest.raises(ec.InputError, match="'window_end' is null in 1 rows"):
+    with pytest.raises(ec.InputError, match="'window_end' is null in 1 row"):
         engine.push("fine", {"window_start": [NOON], "window_end": [None]})
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from evercurrent.core.data.durations import microseconds
 from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.instants import shown
-from evercurrent.core.data.schema import listed
+from evercurrent.core.data.schema import counted, listed
 from evercurrent.core.state.snapshot import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
@@ -82,11 +82,11 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
         since = len(pending_inputs(log.store, last.epoch))
         input_only = (
-            f"; then {_counted(since, 'epoch')} of which only the input is on disk: the application evaluates them when it starts"
+            f"; then {counted(since, 'epoch')} of which only the input is on disk: the application evaluates them when it starts"
             if since
             else ""
         )
-        return [table, "", f"{_counted(count, 'commit')}{more}{input_only}"]
+        return [table, "", f"{counted(count, 'commit')}{more}{input_only}"]
 
     with errors_as_sentences(debug):
         _print(*read_beside_writer(store_at(path), read))
@@ -102,9 +102,7 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
         sizes = state_sizes(commit)
         parts: list[RenderableType] = [_facts(commit), "", _states(Pieces(log.store), commit, sizes[:most])]
         if len(sizes) > most:
-            parts.append(
-                f"and {_counted(len(sizes) - most, 'smaller state')}; all with --states {len(sizes)}"
-            )
+            parts.append(f"and {counted(len(sizes) - most, 'smaller state')}; all with --states {len(sizes)}")
         return [*parts, "", _views(commit), "", _sources(commit), *_readers(commit)]
 
     with errors_as_sentences(debug):
@@ -117,8 +115,8 @@ def verify(path: Where, debug: Debug = False) -> None:
     with errors_as_sentences(debug):
         verified_files = verified(store_at(path))
         checked = (
-            f"{_counted(verified_files.commits, 'commit')}, {_counted(verified_files.files, 'file')} with "
-            f"{_counted(verified_files.pieces, 'piece')}, {in_bytes(verified_files.bytes)}"
+            f"{counted(verified_files.commits, 'commit')}, {counted(verified_files.files, 'file')} with "
+            f"{counted(verified_files.pieces, 'piece')}, {in_bytes(verified_files.bytes)}"
         )
         if not verified_files.faults:
             _print(f"{checked}: everything is as it was written")
@@ -126,7 +124,7 @@ def verify(path: Where, debug: Debug = False) -> None:
         for fault in verified_files.faults:
             _print(Text.assemble((fault.file, "bold red"), f" {fault.what}"))
         raise CheckpointError(
-            f"{path}: {_counted(len(verified_files.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
+            f"{path}: {counted(len(verified_files.faults), 'fault')} in {checked}; restore the files from a copy of the checkpoint"
         )
 
 
@@ -147,9 +145,9 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
         with store.lock():
             commit, swept = compacted(store, keep=keep, grace=seconds)
         before, after = (sum(size.pieces for size in state_sizes(each)) for each in (last, commit))
-        merged = f"{_counted(before, 'piece')} of states became {after:,}; " if after < before else ""
+        merged = f"{counted(before, 'piece')} of states became {after:,}; " if after < before else ""
         _print(
-            f"{_counted(swept.commits, 'commit')} and {_counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
+            f"{counted(swept.commits, 'commit')} and {counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
             f"{merged}the last commit is that of epoch {commit.epoch:,}"
         )
         if swept.commits and not swept.files:
@@ -168,9 +166,9 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
         with store.lock():
             commit = rebucketed(store, buckets)
         if commit.epoch == before.epoch:
-            _print(f"{_counted(buckets, 'bucket')} already; nothing was written")
+            _print(f"{counted(buckets, 'bucket')} already; nothing was written")
         else:
-            _print(f"{before.buckets:,} to {_counted(buckets, 'bucket')}, at epoch {commit.epoch:,}")
+            _print(f"{before.buckets:,} to {counted(buckets, 'bucket')}, at epoch {commit.epoch:,}")
 
 
 @app.command()
@@ -342,10 +340,6 @@ def _columns(names: Iterable[str]) -> str:
     return ", ".join(
         [*columns, *(f"sum of {name.removeprefix(SUM)}" for name in names if name.startswith(SUM))]
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _table(*columns: str, right: Sequence[int] = ()) -> Table:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import counted
 
 from ..connectors.positions import Position
 from .feeds import Chunk
@@ -59,7 +60,7 @@ class InputPlaces:
             rows, rows_taken = self._read[source, file], _rows_taken(self._taken.get(source), file)
             if rows < rows_taken:
                 raise InputError(
-                    f"{path}: has {rows:,} rows, but {rows_taken:,} were taken from it before for source {source!r}: it is another "
+                    f"{path}: has {counted(rows)}, but {rows_taken:,} {'was' if rows_taken == 1 else 'were'} taken from it before for source {source!r}: it is another "
                     "file now, and its new rows cannot be told from the old ones; write new rows after those that were "
                     "there, or to a file with a new name"
                 )
@@ -81,7 +82,7 @@ def _named_file(chunk: Chunk, position: Position | None) -> str | None:
         return None
     if position is not None and not isinstance(position, Mapping):
         raise InputError(
-            f"source {chunk.source!r}: an earlier run has taken {position:,} rows of a single input, and it is unknown in which of the files now these "
+            f"source {chunk.source!r}: an earlier run has taken {counted(position)} of a single input, and it is unknown in which of the files now these "
             f"rows are ({chunk.file or chunk.where} is one of several); give the file that was given then, or begin "
             "another checkpoint"
         )

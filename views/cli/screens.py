@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.core.data.schema import DIFF, EPOCH, counted
 
-from .tables import FittingChanges, FittingTable, counted, duration, ordered, rate, span, texts
+from .tables import FittingChanges, FittingTable, duration, ordered, rate, span, texts
 
 WIDE = 120
 """The least width in columns at which the view and its changes are side by side."""

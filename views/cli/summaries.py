@@ -7,9 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from evercurrent.core.data.schema import counted
+
 from .drivers import Driver
 from .screens import Shown, Tally
-from .tables import FittingTable, counted, duration, rate, span
+from .tables import FittingTable, duration, rate, span
 
 SUMMARY_ROWS = 10
 """The most rows of the shown view in the summary."""

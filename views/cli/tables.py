@@ -174,15 +174,6 @@ def amount(value: float | None) -> str:
     return f"{value:.3g}" if 0 < abs(value) < 0.01 else f"{value:,.2f}"
 
 
-def counted(rows: int) -> str:
-    """Return a number of rows in words.
-
-    >>> counted(1), counted(1234)
-    ('1 row', '1,234 rows')
-    """
-    return f"{rows:,} row{'' if rows == 1 else 's'}"
-
-
 def rate(rows: int, seconds: float) -> str:
     """Return rows per second, to three digits.
 

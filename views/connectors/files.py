@@ -16,7 +16,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from evercurrent.core.data.errors import FileError
-from evercurrent.core.data.schema import listed
+from evercurrent.core.data.schema import counted, listed
 
 from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted
 from .line_files import CODECS, TextFile
@@ -305,7 +305,7 @@ class _WholeFile(ABC):
             return
         if self._read_as is not None:
             raise FileError(
-                f"{self.path}: the file was changed after its {self.rows} rows were read; write new rows to a new file"
+                f"{self.path}: the file was changed after {counted(self.rows)} of it had been read; write new rows to a new file"
             )
         read = 0
         try:

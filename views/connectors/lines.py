@@ -13,6 +13,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from evercurrent.core.data.errors import FileError
+from evercurrent.core.data.schema import counted
 
 from .csv_quotes import end_of_records, is_open, is_shown_stray
 
@@ -97,7 +98,7 @@ class Lines:
         """
         if self.path.stat().st_size < self.offset:
             raise FileError(
-                f"{self.path}: the file is shorter than what was read of it ({self.rows} rows); "
+                f"{self.path}: the file is shorter than what was read of it ({counted(self.rows)}); "
                 "lines may be appended, not removed: write new lines to a new file"
             )
 
@@ -217,7 +218,7 @@ class CompressedLines(Lines):
         """
         if self._read_as not in (None, self._status()):
             raise FileError(
-                f"{self.path}: the file was changed after its {self.rows} rows were read; write new rows to a new file"
+                f"{self.path}: the file was changed after {counted(self.rows)} of it had been read; write new rows to a new file"
             )
 
     def bytes_of(self, rows: int) -> float:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.schema import counted
 
 ONE_VALUE = (str, bytes, int, float, Decimal, date, time, timedelta, type(None))
 """The types of Python whose values are one value of a row; a dictionary of them alone is a row, not columns."""
@@ -51,13 +52,9 @@ def require_heights(where: str, columns: Mapping[str, Any]) -> None:
     for name, height in heights.items():
         if height != heights[first]:
             raise InputError(
-                f"{where}: column {name!r} has {_values(height)}, and column {first!r} has {_values(heights[first])}; give each "
+                f"{where}: column {name!r} has {counted(height, 'value')}, and column {first!r} has {counted(heights[first], 'value')}; give each "
                 "row a value in every column, None where there is none"
             )
-
-
-def _values(height: int) -> str:
-    return f"{height} value" if height == 1 else f"{height} values"
 
 
 def _is_series(data: Any) -> bool:

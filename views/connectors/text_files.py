@@ -275,9 +275,7 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
         form = f" (such as 2011-12-09 12:50:00{zone},{times_of(dtype)})"
     if isinstance(dtype, pl.Enum):
         return f"column {name!r}: {_short(value)} is none of {_short(listed(dtype.categories))}; correct the value or declare it"
-    return (
-        f"column {name!r}: {_short(value)} is not a {dtype}{form}; correct the value or declare another type"
-    )
+    return f"column {name!r}: {_short(value)} is not of type {dtype}{form}; correct the value or declare another type"
 
 
 def converted(table: pa.Table, schema: pl.Schema) -> Parsed:

@@ -18,7 +18,14 @@ from ..plan.nodes import BOUNDS, Concat, EventTime, Negate, Operation, PlanId, P
 from ..plan.plan import Plan
 from .event_time_methods import EventTimeCalls
 from .grouping import Flags, by_any, first_rows, grouped, turned
-from .hints import forbid_order, forbid_validation, missing_of_collection, missing_of_groups, require_choice
+from .hints import (
+    forbid_order,
+    forbid_validation,
+    forbid_windows,
+    missing_of_collection,
+    missing_of_groups,
+    require_choice,
+)
 from .joins import join_nodes
 from .operator_hints import RefusedAsGroups, RefusedAsTable
 from .row_methods import ColumnNames, RowCalls
@@ -159,6 +166,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAs
         """Group rows by these keys; without keys all rows are one group, which exists even when there are no rows."""
         where = self._where("group_by")
         forbid_order(where, maintain_order)
+        forbid_windows(where, by, named_by)
         keys = row_expressions(where, self.schema, *by, **named_by) if by or named_by else ()
         return GroupedCollection(self, keys)
 
@@ -313,6 +321,9 @@ class GroupedCollection(AggregateForms["Collection"], RefusedAsGroups):
             f": {aggregates}" if aggregates else ""
         )
         return of._then(operation, schema, label, None)
+
+    def _where(self, method: str) -> str:
+        return self._collection._where(method)
 
     def _values(self) -> list[pl.Expr]:
         of = self._collection

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import Order, listed
+from evercurrent.core.data.schema import Order, counted, listed
 from evercurrent.core.group.aggregates import Aggregation, Column
 
 from ..expressions import Expression, column_names, output_schema
@@ -85,14 +85,20 @@ def by_any(where: str, schema: pl.Schema, subset: Sequence[str]) -> list[str]:
 
 def turned(flags: Flags) -> Flags:
     """Return the opposite of a flag, or of each of several."""
-    return not flags if isinstance(flags, bool) else [not flag for flag in flags]
+    if isinstance(flags, bool):
+        return not flags
+    return [not flag if isinstance(flag, bool) else flag for flag in flags]
 
 
 def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
     each_flag = [flags] * len(names) if isinstance(flags, bool) else list(flags)
+    if odd := [flag for flag in each_flag if not isinstance(flag, bool)]:
+        raise PlanError(
+            f"{where}: {(flags if isinstance(flags, str) else odd[0])!r} is no direction of by=; give True or False, for all or for each"
+        )
     if len(each_flag) != len(names):
         raise PlanError(
-            f"{where}: there are {len(each_flag)} flags for {len(names)} columns of by=; give one for all or one for each"
+            f"{where}: there are {counted(len(each_flag), 'flag')} for {counted(len(names), 'column')} of by=; give one for all or one for each"
         )
     return each_flag
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.eventtime.windows.kinds import WindowTraits
 
+from .dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_FLINK
 from .operator_hints import RefusedAsTable
 from .pandas_hints import OF_PANDAS
 from .spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
@@ -23,8 +25,12 @@ _SCHEMA = "use .schema or .columns"
 _VIEW = "only views are kept current; declare one with engine.view(name, collection)"
 _READ = "it is declared and not computed; what a view of it holds is in view.read()"
 _GROUPED = "use .agg(...), .top_k(...), .bottom_k(...) or .limit(...)"
+_BEFORE_GROUPS = "call it before .group_by(...), or on the result of .agg(...)"
+_WINDOWS_BEFORE_GROUPS = 'call it before .group_by(...), as in .window(ec.fixed("1h")).group_by("k")'
 
 _OF_COLLECTIONS = {
+    **OF_BEAM,
+    **OF_FLINK,
     **OF_PANDAS,
     **OF_SPARK_COLLECTIONS,
     **dict.fromkeys(("sort", "set_sorted", "reverse", "merge_sorted"), _SORT),
@@ -35,7 +41,9 @@ _OF_COLLECTIONS = {
     **dict.fromkeys(("n_unique", "quantile", "std", "sum", "var"), _AGGREGATE),
     **dict.fromkeys(("extend", "union", "vstack"), _CONCAT),
     **dict.fromkeys(("collect_schema", "dtypes", "width"), _SCHEMA),
-    **dict.fromkeys(("changes", "deltas", "read", "snapshot", "subscribe"), _VIEW),
+    **dict.fromkeys(
+        ("changes", "deltas", "follow", "lookup", "read", "snapshot", "subscribe", "timeline", "why"), _VIEW
+    ),
     **dict.fromkeys(("sortBy", "sort_by", "sort_values"), _SORT),
     "apply": "use .with_columns(...) with polars expressions, or .map_batches(function)",
     "assign": "use .with_columns(name=...)",
@@ -59,6 +67,13 @@ _OF_COLLECTIONS = {
 }
 
 _OF_GROUPS = {
+    **dict.fromkeys(
+        ("cast", "concat", "drop", "explode", "filter", "join", "map_batches", "minus", "pipe", "rename", "select", "unique",
+         "unnest", "unpivot", "where", "with_columns", "withColumn"),
+        _BEFORE_GROUPS,
+    ),
+    **dict.fromkeys(("accumulate", "late_rows", "lateness", "trigger", "window"), _WINDOWS_BEFORE_GROUPS),
+    **OF_DATAFLOW_GROUPS,
     **OF_SPARK_GROUPS,
     **dict.fromkeys(("head", "tail"), _FIRST),
     **dict.fromkeys(("first", "last"), _NEIGHBOUR),
@@ -66,7 +81,8 @@ _OF_GROUPS = {
     "all": "use .agg(pl.all().implode())",
     "having": "use .agg(...).filter(...)",
     "map_groups": "use .agg(...), with evercurrent.aggregate(...) for an aggregate of your own",
-}
+    **dict.fromkeys(("std", "var"), "use .agg(pl.col(x).std()), or .var(), for each column that is meant"),
+}  # fmt: skip
 
 
 _OF_SOURCES = {
@@ -152,6 +168,19 @@ def forbid_order(where: str, maintain_order: object) -> None:
         )
 
 
+def forbid_windows(where: str, keys: Iterable[object], named_keys: Mapping[str, object]) -> None:
+    """Check that no key of a grouping is a kind of windows, as it may be in Spark.
+
+    Raises:
+        PlanError: one is.
+    """
+    if any(isinstance(key, WindowTraits) for key in (*keys, *named_keys.values())):
+        raise PlanError(
+            f"{where}: windows are given before the keys, as in "
+            '.window(ec.fixed("1h")).group_by("k"); window_start and window_end are columns of the result'
+        )
+
+
 def require_choice(where: str, keep: object, by: object) -> None:
     """Check that the options of ``unique`` say which of several rows is kept.
 
@@ -163,7 +192,7 @@ def require_choice(where: str, keep: object, by: object) -> None:
             f"{where}: keep={keep!r}; there are 'any', 'first' and 'last'. For rows that are there once, use "
             ".group_by(...).agg(n=pl.len()).filter(pl.col('n') == 1)"
         )
-    has_order = by is not None and by != () and by != []
+    has_order = by is not None and not (isinstance(by, list | tuple) and not by)
     if (keep == "any") == has_order:
         raise PlanError(
             f"{where}: keep={keep!r} "

@@ -25,8 +25,18 @@ NAMES: Mapping[str, str] = {
     "AfterEach": "use ec.sequence(...)",
     "Repeatedly": "use ec.repeat(...)",
     "watermark": 'give watermark=ec.bounded_delay("5m") to engine.source(...)',
-    "monotonous": "use ec.ascending()",
-    "bounded_out_of_orderness": 'use ec.bounded_delay("5m")',
+    **dict.fromkeys(
+        ("monotonous", "forMonotonousTimestamps", "for_monotonous_timestamps"), "use ec.ascending()"
+    ),
+    **dict.fromkeys(
+        (
+            "bounded_out_of_orderness",
+            "forBoundedOutOfOrderness",
+            "for_bounded_out_of_orderness",
+            "WatermarkStrategy",
+        ),
+        'use ec.bounded_delay("5m")',
+    ),
     **dict.fromkeys(
         ("source", "view", "push", "engine", "connect", "create_engine"), "use those of engine = ec.Engine()"
     ),
@@ -41,7 +51,32 @@ NAMES: Mapping[str, str] = {
         ("from_pandas", "from_arrow", "from_dicts"),
         "push it as it is: source.push(data), of a source of engine = ec.Engine()",
     ),
-    "CombineFn": "use ec.aggregate(...)",
+    **dict.fromkeys(("CombineFn", "AggregateFunction"), "use ec.aggregate(...)"),
+    **dict.fromkeys(
+        (
+            "ParDo",
+            "DoFn",
+            "Map",
+            "FlatMap",
+            "GroupByKey",
+            "CombinePerKey",
+            "CoGroupByKey",
+            "WindowInto",
+            "Create",
+            "Flatten",
+        ),
+        "use the methods of a source or view, such as .group_by(...), .join(...), .window(...) and .concat(...)",
+    ),
+    **dict.fromkeys(("TumblingEventTimeWindows", "Tumble"), _FIXED),
+    **dict.fromkeys(("SlidingEventTimeWindows", "Slide"), _SLIDING),
+    "EventTimeSessionWindows": _SESSIONS,
+    "EventTimeTrigger": "use ec.after_watermark()",
+    "ProcessingTimeTrigger": 'use ec.after_processing_time("10s")',
+    **dict.fromkeys(("ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger"), 'use ec.every("1m")'),
+    "CountTrigger": "use ec.repeat(ec.after_count(n))",
+    "PurgingTrigger": 'use .accumulate("discarding")',
+    "always": 'use .trigger(..., always=True), or always="on_time"',
+    **dict.fromkeys(("Time", "Duration"), 'lengths of time are texts, as "10 minutes", or a timedelta'),
     "SparkSession": "use evercurrent.spark_bridge.local_session(), or your own session",
 }
 """What to use instead, by the name in polars, Spark, Beam or Flink."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, Never, TypeVar
 
 import polars as pl
 
@@ -29,15 +29,25 @@ class AggregateForms(ABC, Generic[C]):
         """Return one row per group, with its keys and these aggregates."""
 
     @abstractmethod
+    def _where(self, method: str) -> str:
+        """Name the method and the collection, for messages."""
+
+    @abstractmethod
     def _values(self) -> list[pl.Expr]:
         """Return the columns that are neither keys nor bounds of windows."""
 
-    def _of_each(self, name: str, aggregate: Callable[[pl.Expr], pl.Expr]) -> C:
+    def _of_each(self, name: str, named: Sequence[object], aggregate: Callable[[pl.Expr], pl.Expr]) -> C:
         """Return an aggregate of each column that is not a key.
 
         Raises:
-            PlanError: a column has no such aggregate.
+            PlanError: columns are ``named``, as Spark and pandas take them; or a column has no such aggregate.
         """
+        if named:
+            column = named[0] if isinstance(named[0], str) else "x"
+            raise PlanError(
+                f"{self._where(name)}: {name}() is of every column that is not a key, and takes no names; "
+                f"write .agg(pl.col({column!r}).{name}()) for those that are meant"
+            )
         try:
             return self.agg(*map(aggregate, self._values()))
         except PlanError as error:
@@ -57,35 +67,39 @@ class AggregateForms(ABC, Generic[C]):
         >>> sorted(hits.read().rows())
         [('a', 2), ('b', 1)]
         """
+        if not isinstance(name, str):
+            raise PlanError(
+                f"{self._where('len')}: {name!r} is no name of a column; give a text, as in .len('n')"
+            )
         return self.agg(pl.len().alias(name))
 
-    def sum(self) -> C:
+    def sum(self, *columns: Never) -> C:
         """Return the sum of each column that is not a key: ``agg(pl.col(x).sum())``."""
-        return self._of_each("sum", lambda column: column.sum())
+        return self._of_each("sum", columns, lambda column: column.sum())
 
-    def mean(self) -> C:
+    def mean(self, *columns: Never) -> C:
         """Return the mean of each column that is not a key: ``agg(pl.col(x).mean())``."""
-        return self._of_each("mean", lambda column: column.mean())
+        return self._of_each("mean", columns, lambda column: column.mean())
 
-    def median(self) -> C:
+    def median(self, *columns: Never) -> C:
         """Return the median of each column that is not a key: ``agg(pl.col(x).median())``."""
-        return self._of_each("median", lambda column: column.median())
+        return self._of_each("median", columns, lambda column: column.median())
 
-    def min(self) -> C:
+    def min(self, *columns: Never) -> C:
         """Return the least value of each column that is not a key: ``agg(pl.col(x).min())``."""
-        return self._of_each("min", lambda column: column.min())
+        return self._of_each("min", columns, lambda column: column.min())
 
-    def max(self) -> C:
+    def max(self, *columns: Never) -> C:
         """Return the greatest value of each column that is not a key: ``agg(pl.col(x).max())``."""
-        return self._of_each("max", lambda column: column.max())
+        return self._of_each("max", columns, lambda column: column.max())
 
-    def n_unique(self) -> C:
+    def n_unique(self, *columns: Never) -> C:
         """Return the number of different values of each column that is not a key: ``agg(pl.col(x).n_unique())``."""
-        return self._of_each("n_unique", lambda column: column.n_unique())
+        return self._of_each("n_unique", columns, lambda column: column.n_unique())
 
     def quantile(self, quantile: float, interpolation: Interpolation = "nearest") -> C:
         """Return a quantile of each column that is not a key: ``agg(pl.col(x).quantile(quantile, interpolation))``."""
-        return self._of_each("quantile", lambda column: column.quantile(quantile, interpolation))
+        return self._of_each("quantile", (), lambda column: column.quantile(quantile, interpolation))
 
 
 def unpivoted(

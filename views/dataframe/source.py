@@ -424,10 +424,12 @@ def _require_sequence(where: str, column: pl.Series) -> None:
 def _require_columns(where: str, schema: pl.Schema, frame: pl.DataFrame) -> None:
     if missing := [name for name in schema if name not in frame.columns]:
         raise InputError(
-            f"{where}: {columns_are(missing)} missing; the frame has {listed(frame.columns)}: add it"
+            f"{where}: {columns_are(missing)} missing; the frame has {listed(frame.columns)}: add {'it' if len(missing) == 1 else 'them'}"
         )
     if extra := [name for name in frame.columns if name not in schema and name != DIFF]:
-        raise InputError(f"{where}: {columns_are(extra)} not declared; drop it or declare it")
+        raise InputError(
+            f"{where}: {columns_are(extra)} not declared; {'drop it or declare it' if len(extra) == 1 else 'drop them or declare them'}"
+        )
 
 
 def _as_declared(where: str, schema: pl.Schema, frame: pl.DataFrame, pushed: PushedFrame) -> pl.DataFrame:

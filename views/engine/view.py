@@ -12,7 +12,7 @@ import polars as pl
 
 from evercurrent.core.columns.json_texts import printable
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import DIFF, EPOCH, require_columns
+from evercurrent.core.data.schema import DIFF, EPOCH, counted, require_columns
 from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
@@ -404,7 +404,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         if (filling := self.filling) is not None and not self._gone:
             return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
-        title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {now.frame.height:,} rows"
+        title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {counted(now.frame.height)}"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
 
     def _now(self) -> AbstractContextManager[Published]:

@@ -233,8 +233,9 @@ def declared_schema(where: str, schema: object) -> pl.Schema:
 
 def _require_names(what: str, name: object, dtype: object) -> None:
     """Check the name of a column, and those of the fields in its type."""
-    if isinstance(name, str):
-        require_characters(what, name)
+    if not isinstance(name, str):
+        raise PlanError(f"{what} {name!r}: a name is text, as in {str(name)!r}")
+    require_characters(what, name)
     if isinstance(dtype, pl.Struct):
         for field in dtype.fields:
             _require_names(f"{what} {name!r}: field", field.name, field.dtype)

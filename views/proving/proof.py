@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.data.errors import InputError, first_line
-from evercurrent.core.data.schema import EPOCH
+from evercurrent.core.data.schema import EPOCH, counted
 
 from ..plan.declared_calls import NAMED, DeclaredCall
 from .batch import DIFF, Batch, Groups
@@ -60,7 +60,7 @@ class Proof:
     def __repr__(self) -> str:
         """Show what was compared, and what differs."""
         over = ", ".join(self.over) or "nothing"
-        head = f"view {self.view!r} at epoch {self.epoch}: {self.rows:,} rows evaluated over {over}"
+        head = f"view {self.view!r} at epoch {self.epoch}: {counted(self.rows)} evaluated over {over}"
         left = [
             f"not proved, as {reason}: {_windows(rows)}"
             for reason, rows in self.unproved.items()
@@ -69,7 +69,8 @@ class Proof:
         if self:
             return "\n".join([f"{head}: equal", *left, *self.remarks])
         since = "" if self.since is None else f", from epoch {self.since} on"
-        differ = f"{self.differences.height:,} rows differ{since}"
+        height = self.differences.height
+        differ = f"{counted(height)} {'differs' if height == 1 else 'differ'}{since}"
         return "\n".join([f"{head}: {differ}", f"{self.differences}", *left, *self.remarks])
 
 

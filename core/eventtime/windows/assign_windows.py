@@ -13,7 +13,7 @@ from ...data.delta import Delta
 from ...data.errors import InputError, first_line
 from ...data.instants import shown
 from ...data.repeated import RepeatedDelta, Repeats
-from ...data.schema import DIFF, listed
+from ...data.schema import DIFF, counted, listed
 from ...data.tags import tagged
 from ...state.operator_contract import Operator
 from .kinds import WINDOW_END, WINDOW_START, Assignment, Regular, Window, assign, instants_of
@@ -98,7 +98,7 @@ class AssignWindows(Operator):
         for name in (WINDOW_START, WINDOW_END):
             if nulls := frame.get_column(name).null_count():
                 raise InputError(
-                    f"{self._where}: column {name!r} is null in {nulls} rows, which are in no window; nothing has changed. "
+                    f"{self._where}: column {name!r} is null in {counted(nulls)}, which are in no window; nothing has changed. "
                     "Leave such rows out first, with .filter(...)"
                 )
 
@@ -136,7 +136,9 @@ def bounds_by_function(
         raise InputError(
             f"{where}: the function raised {type(error).__name__}: {first_line(error)}; nothing has changed"
         ) from error
-    remedy = f"return a frame of {frame.height} rows with the columns {listed((WINDOW_START, WINDOW_END))}"
+    remedy = (
+        f"return a frame of {counted(frame.height)} with the columns {listed((WINDOW_START, WINDOW_END))}"
+    )
     if not isinstance(windows, pl.DataFrame):
         library = type(windows).__module__.partition(".")[0]
         of_library = "" if library == "builtins" else f" of {library}"
@@ -144,7 +146,7 @@ def bounds_by_function(
             f"{where}: the function gave {type(windows).__name__}{of_library}; {remedy}, as a pl.DataFrame"
         )
     if windows.height != frame.height or not {WINDOW_START, WINDOW_END} <= set(windows.columns):
-        shape = f"{windows.height} rows of {listed(windows.columns)}"
+        shape = f"{counted(windows.height)} of {listed(windows.columns)}"
         raise InputError(f"{where}: the function gave {shape}; {remedy}, in the same order")
     starts, ends = (_bound(where, windows.get_column(name), dtype) for name in (WINDOW_START, WINDOW_END))
     if bad := int((starts >= ends).sum()):

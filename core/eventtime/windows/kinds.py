@@ -19,6 +19,7 @@ from ...data.calendar_days import calendar_steps
 from ...data.clock import END_OF_TIME, START_OF_TIME
 from ...data.errors import InputError
 from ...data.instants import instants_in, spelled
+from ...data.schema import counted
 from ...data.tags import tagged
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
@@ -382,7 +383,7 @@ def instants_of(where: str, column: pl.Series, shift: int = 0) -> Ints:
         return instants + shift if shift else instants
     if column.has_nulls():
         raise InputError(
-            f"{where}: column {column.name!r} is null in {column.null_count()} rows, and a row without event time"
+            f"{where}: column {column.name!r} is null in {counted(column.null_count())}, and a row without event time"
             f" is in no window; leave them out with .filter(pl.col({column.name!r}).is_not_null()) first"
         )
     far = physical(column)[np.argmin(usable)]
