@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+_FORGETS = Path("/proc/self/clear_refs")
+"""Writing 5 sets the peak of resident memory to what is resident, see proc(5)."""
 
 
 def resident() -> int:
@@ -25,8 +27,14 @@ def own() -> int:
 
 
 def peak() -> int:
-    """The most that was ever resident."""
+    """The most that was ever resident, since ``forget_peak``."""
     return _field("VmHWM") if _STATUS.exists() else _peak_by_usage()
+
+
+def forget_peak() -> None:
+    """Let the peak begin with what is resident now; where the system has no way to, it stays, and can only be larger."""
+    if _FORGETS.exists():
+        _FORGETS.write_text("5")
 
 
 def _field(name: str) -> int:

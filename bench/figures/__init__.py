@@ -28,7 +28,9 @@ from bench.figures import (
 FIGURES = {
     "chain": chain.measure,
     "operators": operators.operators,
+    "many-epochs": operators.many_epochs,
     "break-even": operators.break_even,
+    "small-epochs": operators.small_epochs,
     "backfill": operators.backfill,
     "state": state.measure,
     "tail": tail.measure,

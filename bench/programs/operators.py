@@ -1,6 +1,7 @@
 """One operator is kept current over epochs, and compared with one polars evaluation of all rows and one after each epoch.
 
-All three run in one process and use all cores. Measured are each `push`, the read of the view at the end, the
+All three run in one process and use all cores. Measured are each `push`, the read of the view at the end, the most memory
+that the process had until then beyond its imports, pushed rows included, the
 evaluation of all rows with polars (the floor; the median of three), and the same evaluation after each epoch over the
 rows that are there then. Declaring the views and pushing the rows that are there before are not measured. At the end the
 view must equal the evaluation.
@@ -21,6 +22,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
+from bench import memory
 from bench.reply import send
 
 KEYS = 100_000
@@ -226,20 +228,24 @@ class Rows:
 def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
     """Return random rows: those that are there before, if any, and those of each epoch."""
     generator = np.random.default_rng(7)
+    sizes = ([loaded] if loaded else []) + [rows] * epochs
+    begins = [sum(sizes[:index]) for index in range(len(sizes))]
+    if not retracting:
+        every = pl.concat(
+            [drawn(generator, size, begun) for size, begun in zip(sizes, begins, strict=True)], rechunk=True
+        )
+        batches = [every.slice(begun, size) for size, begun in zip(sizes, begins, strict=True)]
+        return Rows(batches, [every.head(begun + size) for size, begun in zip(sizes, begins, strict=True)])
     rows_of_epochs = Rows([], [])
-    there, begun = pl.DataFrame(schema=dict(COLUMNS)), 0
-    for size in ([loaded] if loaded else []) + [rows] * epochs:
-        new, begun = drawn(generator, size, begun), begun + size
-        if not retracting:
-            rows_of_epochs.batches.append(new)
-            there = pl.concat([there, new], rechunk=True)
-        else:
-            gone = generator.choice(there.height, min(there.height, size // RETRACTED), replace=False)
-            batch = [new.with_columns(_diff=pl.lit(1)), there[np.sort(gone)].with_columns(_diff=pl.lit(-1))]
-            rows_of_epochs.batches.append(pl.concat(batch, rechunk=True))
-            stays = np.ones(there.height, np.bool_)
-            stays[gone] = False
-            there = pl.concat([there.filter(pl.Series(stays)), new], rechunk=True)
+    there = pl.DataFrame(schema=dict(COLUMNS))
+    for size, begun in zip(sizes, begins, strict=True):
+        new = drawn(generator, size, begun)
+        gone = generator.choice(there.height, min(there.height, size // RETRACTED), replace=False)
+        batch = [new.with_columns(_diff=pl.lit(1)), there[np.sort(gone)].with_columns(_diff=pl.lit(-1))]
+        rows_of_epochs.batches.append(pl.concat(batch, rechunk=True))
+        stays = np.ones(there.height, np.bool_)
+        stays[gone] = False
+        there = pl.concat([there.filter(pl.Series(stays)), new], rechunk=True)
         rows_of_epochs.there.append(there)
     return rows_of_epochs
 
@@ -253,6 +259,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 
 def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     operator = OPERATORS[name]
+    at_first = memory.resident()
     rows_of_epochs = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
     engine = ec.Engine()
@@ -267,10 +274,12 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     view = engine.view("view", operator.declared(source, dimension))
     engine.push("other", other)
     before = 1 if loaded else 0
+    memory.forget_peak()
     for batch in rows_of_epochs.batches[:before]:
         engine.push("rows", batch)
     pushes = [seconds_of(partial(engine.push, "rows", batch)) for batch in rows_of_epochs.batches[before:]]
     reading = seconds_of(view.read)
+    peak = memory.peak() - at_first
 
     def evaluated(there: pl.DataFrame) -> pl.DataFrame:
         return operator.evaluated(there.lazy(), other.lazy()).collect()
@@ -285,6 +294,7 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
         pushing_s=sum(pushes), slowest_s=max(pushes), reading_s=reading, floor_s=floor, recomputing_s=recomputing,
         ns_a_row=sum(pushes) / (epochs * rows) * 1e9, times_floor=sum(pushes) / floor,
         read_times_floor=(sum(pushes) + reading) / floor, gain=recomputing / sum(pushes),
+        peak_times_rows=peak / sum(batch.estimated_size() for batch in rows_of_epochs.batches),
     )  # fmt: skip
 
 
