@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -309,7 +311,7 @@ def test_a_full_queue_fails() -> None:
     engine, view = shop()
     slow = Slow()
     subscription = queued(view, slow, queue=1, on_full="fail")
-    with pytest.raises(ec.SubscriberError, match="queue of 1 deltas is full"):
+    with pytest.raises(ec.SubscriberError, match="queue of 1 delta is full"):
         push_often(engine)
     assert not subscription.is_open
     slow.may.set()
@@ -490,3 +492,51 @@ def test_a_follower_ends_when_its_subscription_is_closed() -> None:
         return [int(delta["_epoch"][0]) async for delta in view.follow()]
 
     assert asyncio.run(asyncio.wait_for(main(), 60)) == [1]
+
+
+@pytest.mark.parametrize("end", ["", "engine.close()"], ids=["left open", "closed"])
+def test_the_end_of_a_program_waits_for_what_is_in_a_queue(end: str) -> None:
+    program = f"""
+import time
+import polars as pl
+import evercurrent as ec
+
+engine = ec.Engine()
+numbers = engine.source("numbers", {{"x": pl.Int64}})
+view = engine.view("v", numbers)
+
+def slow(delta):
+    time.sleep(0.02)
+    print(delta["x"][0], flush=True)
+
+view.subscribe(slow, queue=100)
+for x in range(20):
+    numbers.push([(x,)])
+{end}
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ended.stdout.split(), ended.stderr) == ([str(x) for x in range(20)], "")
+
+
+def test_what_a_subscriber_has_not_taken_at_the_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=10)
+    for _ in range(3):
+        engine.push("sales", row())
+    with caplog.at_level(logging.WARNING, logger="evercurrent"):
+        subscription.drain(0.01)
+    (event,) = caplog.records
+    assert (event.event, event.view, event.deltas) == ("subscriber", view.name, 3)  # type: ignore[attr-defined]
+    assert "has not taken 3 deltas" in event.getMessage()
+    slow.may.set()
+    engine.close()
+    assert slow.got == [1, 2, 3]
+
+
+def test_a_queued_callback_may_close_the_engine() -> None:
+    engine, view = shop()
+    subscription = queued(view, lambda delta: engine.close(), queue=10)
+    engine.push("sales", row())
+    assert subscription.join(60)
+    assert subscription.error is None

@@ -88,7 +88,7 @@ def test_an_open_subscription_keeps_all_as_it_was() -> None:
     engine.push("sales", {"shop": ["north"], "price": [5]})
     engine.views["gone"].subscribe(lambda delta: None)
     views = dict(engine.views)
-    with pytest.raises(ec.PlanError, match="'gone': 1 subscriptions to it are open"):
+    with pytest.raises(ec.PlanError, match="'gone': 1 open subscription to it"):
         retake(engine, edited())
     assert all(engine.views[name] is view for name, view in views.items())
     assert engine.views["totals"].read().rows() == [("north", 5)]

@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
-from evercurrent.core.data.schema import listed, require_name
+from evercurrent.core.data.schema import counted, listed, require_name
 
 from ..dataframe.collection import Collection, require_collection
 from ..dataframe.source import Source, declare, is_same, with_other_columns
@@ -304,7 +304,7 @@ class Declarations:
         view = self._views[name]
         if view.subscriptions:
             raise PlanError(
-                f"view {name!r}: {len(view.subscriptions)} subscriptions to it are open ({view.subscriptions[0]!r}); close them "
+                f"view {name!r}: {counted(len(view.subscriptions), 'open subscription')} to it ({view.subscriptions[0]!r}); close them "
                 "first: for each in view.subscriptions: each.close()"
             )
         with self._changes.change(f"view {name!r}") as change:

@@ -16,6 +16,7 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
+from ..concurrency.draining import DRAIN_SECONDS, drain_all
 from ..concurrency.turns import Turn
 from ..connectors.change_formats import ChangeFormat
 from ..connectors.positions import PositionOrder
@@ -25,11 +26,11 @@ from ..dataframe.operator_hints import missing_of_engine, no_copy
 from ..dataframe.source import Source
 from ..durability.durability import Durability
 from ..epochs.history import Retain
+from ..epochs.queued import queued_of
 from ..epochs.run_log import RunRecorder
 from ..inspection.explain import engine_html
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from ..sinks.delivery import DRAIN_SECONDS
 from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .fills import OnProgress
@@ -337,15 +338,14 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     def close(self) -> None:
         """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
 
-        Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close but the threads of
+        It waits half a minute at most for sinks, and for subscribers with a queue. Views can still be read; nothing can be pushed. Without a checkpoint there is nothing to close but the threads of
         workers, which start again if anything is pushed.
 
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
         deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
-        for delivery in deliveries:
-            delivery.drain(until - time.monotonic())
+        drain_all((*queued_of(self.views.values()), *deliveries), until)
         try:
             with self._turn:
                 self._running.fills.stop_all()

@@ -241,7 +241,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         ``queue``: call back in a thread of the subscription's own, behind a queue of at most so many deltas, so that a slow
         callback does not hold up ``push``. If the queue is full, ``on_full`` decides: "wait" until there is room, "drop" the
         delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
-        ``join()`` waits until all is delivered.
+        ``join()`` waits until all is delivered; ``engine.close()`` and the end of the program do so for half a minute at most.
 
         A coroutine function is refused, as nobody would await it: use ``async for delta in view.follow()``.
 

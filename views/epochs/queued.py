@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, SubscriberError
+from evercurrent.core.data.schema import counted
 
+from ..concurrency.draining import drain_at_exit
 from ..concurrency.turns import Turn
 from .run_events import LOG
 from .subscriptions import Callback, Followed, Subscription, require_no_coroutine
@@ -43,6 +47,7 @@ class QueuedSubscription(Subscription):
             target=self._work, name=f"evercurrent subscriber of {view.name}", daemon=True
         )
         self._thread.start()
+        _subscriptions.add(self)
 
     @property
     def waiting(self) -> int:
@@ -62,13 +67,15 @@ class QueuedSubscription(Subscription):
                     return
                 if self._on_full == "fail":
                     self.is_closed = True
-                    raise SubscriberError(f"its queue of {self._size} deltas is full, and on_full='fail'")
+                    raise SubscriberError(
+                        f"its queue of {counted(self._size, 'delta')} is full, and on_full='fail'"
+                    )
                 self._changed.wait(SLICE)
                 ident = self._thread.ident
                 if len(self._waiting) >= self._size and ident is not None and self._turn.is_awaited_by(ident):
                     self.is_closed = True
                     raise SubscriberError(
-                        f"its queue of {self._size} deltas is full, and the subscriber itself waits for its turn to push; "
+                        f"its queue of {counted(self._size, 'delta')} is full, and the subscriber itself waits for its turn to push; "
                         "give a larger queue, or on_full='drop' or 'fail'"
                     )
             if self.error is not None:
@@ -84,6 +91,18 @@ class QueuedSubscription(Subscription):
             return self._changed.wait_for(
                 lambda: self.error is not None or not (self._waiting or self._is_working), timeout
             )
+
+    def drain(self, seconds: float) -> None:
+        """Wait until all deltas so far are delivered, or so many seconds are over: what is lost then is a warning."""
+        if threading.current_thread() is self._thread or not self._thread.is_alive():
+            return  # The callback closes the engine; or the thread is in the process of which this one is a fork.
+        if not self.join(seconds):
+            lost = self.waiting + self._is_working
+            LOG.warning(
+                "a subscriber of view %r has not taken %s in %.0f seconds: the end does not wait for it",
+                self._view.name, counted(lost, "delta"), seconds,
+                extra={"event": "subscriber", "view": self._view.name, "deltas": lost},
+            )  # fmt: skip
 
     def close(self) -> None:
         """End the deliveries, those in the queue included."""
@@ -114,6 +133,16 @@ class QueuedSubscription(Subscription):
             with self._changed:
                 self._is_working = False
                 self._changed.notify_all()
+
+
+_subscriptions: weakref.WeakSet[QueuedSubscription] = weakref.WeakSet()
+
+drain_at_exit(_subscriptions)
+
+
+def queued_of(views: Iterable[Followed]) -> list[QueuedSubscription]:
+    """Return the subscriptions of views that have a queue."""
+    return [each for view in views for each in view._subscriptions if isinstance(each, QueuedSubscription)]
 
 
 def require_queue(where: str, size: object, on_full: object, name: object, on_schema: object) -> None:

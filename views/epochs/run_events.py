@@ -12,6 +12,7 @@ from datetime import datetime
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown
+from evercurrent.core.data.schema import counted
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.state.ledger import Ledger
 
@@ -215,8 +216,8 @@ def warn_of_refused(ledger: Ledger, epoch: int) -> None:
     for refused in ledger.refused.present.past(place):
         kind = "refused" if refused.watermark is None else "late"
         LOG.warning(
-            "epoch %d: %d rows of source %r are in the ledger: %s",
-            epoch, refused.frame.height, refused.source, refused.reason,
+            "epoch %d: %s of source %r %s in the ledger: %s",
+            epoch, counted(refused.frame.height), refused.source, "is" if refused.frame.height == 1 else "are", refused.reason,
             extra={
                 "event": kind, "epoch": int(epoch), "source": refused.source, "rows": refused.frame.height,
                 "reason": refused.reason,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError, 
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.core.data.tags import tagged
 
+from ..concurrency.draining import DRAIN_SECONDS, drain_at_exit
 from .alarm import Alarm
 from .sink import Sink
 
@@ -25,9 +24,6 @@ LOG = logging.getLogger("evercurrent")
 
 FINAL = (PlanError, InputError, SinkError, EpochGoneError)
 """Errors that trying again does not mend."""
-
-DRAIN_SECONDS = 30.0
-"""How long the end of an engine waits for a sink that works."""
 
 
 @tagged("views.sinks:Retry")
@@ -222,8 +218,8 @@ class Delivery:
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Wait until the sink has every epoch up to now, has failed, or this many seconds are over. Raises nothing."""
-        if threading.current_thread() is self._thread:
-            return  # The function of the sink closes the engine.
+        if self.is_closed or threading.current_thread() is self._thread:
+            return  # Closed, or the function of the sink closes the engine.
         until = self._last_epoch
         self.wake()
         with self._changed:
@@ -413,14 +409,6 @@ def _lose_all() -> None:
             delivery.lose()
 
 
-def _drain_all() -> None:
-    """Wait, at the end of the process, for what sinks that work have not written: nobody may have closed their engine."""
-    until = time.monotonic() + DRAIN_SECONDS
-    for delivery in tuple(_deliveries):
-        if not delivery.is_closed:
-            delivery.drain(max(0.0, until - time.monotonic()))
-
-
-atexit.register(_drain_all)  # Threads that are daemons still run then.
+drain_at_exit(_deliveries)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_lose_all)
