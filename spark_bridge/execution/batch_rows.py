@@ -21,6 +21,7 @@ from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import Instant, TaskResult
 
 from ..input.origins import origins_apart
+from .arrow_results import arrow_table
 from .collecting import PLACE
 from .jobs import Setup, SparkJobs, arrived, taken_apart
 
@@ -71,7 +72,7 @@ class RowsInSpark:
         from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
         partition = F.col(PLACE).bitwiseAND(~((1 << 33) - 1)).alias("first")
-        table = self._rows.groupBy(partition).count().toArrow().sort_by("first")
+        table = arrow_table(self._rows.groupBy(partition).count()).sort_by("first")
         return tuple(table.column(name).to_numpy().astype(np.int64) for name in ("first", "count"))
 
     @property
@@ -88,7 +89,7 @@ class RowsInSpark:
         from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
         ids = self._ids([(place, place + 1) for place in places])[:, 0].tolist()
-        rows = self._rows.where(F.col(PLACE).isin(ids)).toArrow().sort_by(PLACE)
+        rows = arrow_table(self._rows.where(F.col(PLACE).isin(ids))).sort_by(PLACE)
         return _refused(self._setup, rows.drop_columns([PLACE]))
 
     def _ids(self, spans: Sequence[Span]) -> Ints:

@@ -20,6 +20,7 @@ from evercurrent.views.partitioned.limits import MEBIBYTE, DriverLimits
 
 from ..input.inputs import PLACE as PLACE
 from ..runtime.spark_types import quoted
+from .arrow_results import arrow_table
 from .parallelism import heap, tasks_for, tasks_for_unknown
 from .widths import is_narrow, plain_width, row_width
 
@@ -87,7 +88,7 @@ def collected(
     few = few.where(f"{_POSITION} <= {share}") if is_known else few.limit(most_rows + 1)
     if not is_all_narrow:
         few = _marked(few, rows, f"{_POSITION} >= {share}" if is_known else "false", widest)
-    table = few.toArrow()
+    table = arrow_table(few)
     if table.num_rows > most_rows or _exceeds(table, share if is_known and is_all_narrow else None):
         return None
     # A shuffle does not keep the order.

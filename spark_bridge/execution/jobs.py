@@ -28,6 +28,7 @@ from evercurrent.views.store import store_at
 from ..input.inputs import PLACE, arriving, untagged
 from ..input.origins import origins_apart
 from ..runtime.spark_types import frame_from_arrow
+from .arrow_results import arrow_table
 from .job_names import name_of, named_jobs
 from .parallelism import attempts, cores, tasks_for
 from .task_failures import TaskFailure
@@ -268,7 +269,7 @@ def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
 
 
 def _done(results: DataFrame) -> list[TaskResult]:
-    column = results.toArrow().column(0)
+    column = arrow_table(results).column(0)
     task_results = [pickle.loads(value.as_buffer()) for chunk in column.chunks for value in chunk]
     for one in task_results:
         if isinstance(one, TaskFailure):
