@@ -78,12 +78,14 @@ class Spine(Totals):
     ``keeps_runs``: reading everything does not replace the runs by a merged one, as they are on disk and it is not.
     ``most_merged``: runs that would merge into more entries than this stay apart, so that every merge fits into memory; a
     look-up then visits about entries / most_merged runs. Entries that cancel between such runs are removed when the state
-    has doubled: then they are merged a range of keys at a time.
+    has doubled: then they are merged a range of keys at a time. That does not happen while it ``is_growing``: more rows of the
+    same epoch are to come, and all entries do not fit into memory beside them.
     """
 
     kept_in: KeptIn = "buckets"
     keeps_runs = False
     most_merged: int | None = None
+    is_growing = False
 
     def __init__(self, layout: Layout, route: Route | None = WORDS, keys: KeyColumns | None = None) -> None:
         self.layout = layout
@@ -389,7 +391,7 @@ class Spine(Totals):
             merging = ()
         parts = runs, waiting
         changed = Version(parts, totals, then.attempt_from, then.wasted, retracting, merging)
-        return merger.tidied(changed, self._sorted_waiting)
+        return changed if self.is_growing else merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since."""

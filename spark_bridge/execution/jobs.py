@@ -18,9 +18,9 @@ from evercurrent.core.state.ledger import Refused
 from evercurrent.views.checkpoint import Pieces
 from evercurrent.views.dataframe.bad_rows import OnBadRows, accepted_apart
 from evercurrent.views.dataframe.source import Source, accepted
-from evercurrent.views.partitioned.limits import MEBIBYTE
+from evercurrent.views.partitioned.limits import MEBIBYTE, TASK_BYTES, passed_on
 from evercurrent.views.partitioned.rows_alone import arrived_apart
-from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
+from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import Instant, Task, TaskResult
 from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import store_at
@@ -30,7 +30,7 @@ from ..input.origins import origins_apart
 from ..runtime.spark_types import frame_from_arrow
 from .arrow_results import arrow_table
 from .job_names import name_of, named_jobs
-from .parallelism import attempts, cores, tasks_for
+from .parallelism import attempts, cores, partitions, tasks_for
 from .task_failures import TaskFailure
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ CHUNK_ROWS, CHUNK_BYTES = 1_000_000, 64 * MEBIBYTE
 
 RESULT = "done binary"
 """The schema of the results of tasks."""
+
+UNKNOWN_READERS = 64
+"""The tasks that a bounded DataFrame is assumed to be read by, as counting its partitions may cost a plan."""
 
 CHUNKS = 1 << 20
 """A number greater than that of the chunks of any partition."""
@@ -101,13 +104,15 @@ def sources_of(plan: Plan) -> dict[str, Source]:
 class Arriving:
     """The first stage over a partition of a micro-batch, as a function of its Arrow batches.
 
-    ``among``: the first and the last of the ids (``PLACE``) of the rows that are run, where some are left out.
+    ``among``: the first and the last of the ids (``PLACE``) of the rows that are run, where some are left out. The task passes on
+    at most so many bytes ``in_memory``.
     """
 
     setup: Setup
     instant: Instant
     attempts: int = 1
     among: Ints | None = None
+    in_memory: int = TASK_BYTES
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one result for each chunk of rows."""
@@ -116,6 +121,7 @@ class Arriving:
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         runner = self.setup.runner()
+        runner.leaving.begin(self.in_memory)
         for number, chunk in enumerate(_chunks(batches)):
             place = partition * CHUNKS + number
             rows = chunk if self.among is None else _among(chunk, self.among)
@@ -173,27 +179,28 @@ def taken_apart(
 
 @dataclass(frozen=True, slots=True)
 class InBuckets:
-    """Tasks of a stage, as a function of batches with their numbers."""
+    """Tasks of a stage, as a function of batches with their numbers. ``in_memory``: as for ``Arriving``."""
 
     setup: Setup
     tasks: tuple[Task, ...]
     attempts: int = 1
+    in_memory: int = TASK_BYTES
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one result for every task."""
+        """Yield the results of every task, one for each of its parts."""
         runner = self.setup.runner()
+        runner.leaving.begin(self.in_memory)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                changed: ChangedStates = {}
                 task = self.tasks[number]
                 try:
-                    (result,) = runner.run([task], changed)
+                    for result in runner.run_in_parts(task):
+                        result.ran_elsewhere = True
+                        yield _result(result)
                 except InputError as error:
                     where = f"stage {task.stage}, bucket {task.bucket}"
                     yield _result(TaskFailure.at_last(error, where, self.attempts))
                     return
-                result.states, result.ran_elsewhere = runner.write(changed)[0], True
-                yield _result(result)
 
 
 class SparkJobs:
@@ -223,7 +230,8 @@ class SparkJobs:
             InputError: rows do not fit their source.
         """
         few = rows if tasks is None else rows.coalesce(tasks)
-        arriving_rows = Arriving(self._setup, instant, attempts(self._spark), among)
+        readers = tasks or partitions(rows) or UNKNOWN_READERS
+        arriving_rows = Arriving(self._setup, instant, attempts(self._spark), among, passed_on(readers))
         with named_jobs(self._spark, name_of(instant.epoch, 0, ())):
             return _done(few.mapInArrow(arriving_rows, RESULT))
 
@@ -237,10 +245,9 @@ class SparkJobs:
         task_count = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
         numbers = self._spark.range(0, len(tasks), 1, task_count)
         stage = tasks[0].stage
+        in_buckets = InBuckets(self._setup, tuple(tasks), attempts(self._spark), passed_on(task_count))
         with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
-            return _done(
-                numbers.mapInArrow(InBuckets(self._setup, tuple(tasks), attempts(self._spark)), RESULT)
-            )
+            return _done(numbers.mapInArrow(in_buckets, RESULT))
 
 
 def _among(rows: pa.Table, among: Ints) -> pa.Table:

@@ -110,9 +110,9 @@ def measure(measures: Measures, now: float, driver: int, checkpoint: Path) -> No
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that are a process's own; 0 if it has ended."""
+    """Bytes of memory that are a process's own; 0 if it has ended. 0 is this process."""
     with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return 0

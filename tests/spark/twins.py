@@ -21,7 +21,7 @@ from evercurrent.views.engine.epoch_runner import Running
 from evercurrent.views.engine.roles import EpochResult
 from evercurrent.views.epochs.records import EpochInput
 from evercurrent.views.partitioned.driver import Epochs
-from evercurrent.views.partitioned.stage_runner import ChangedStates, StageRunner
+from evercurrent.views.partitioned.stage_runner import StageRunner
 from evercurrent.views.partitioned.tasks import FireRequest, Instant, Task, TaskResult
 from evercurrent.views.store import store_at
 from oracle import freeze
@@ -32,7 +32,8 @@ class Way:
     """How a plan is run in buckets.
 
     In ``parts`` rows arrive. ``elsewhere``: no stage runs in the driver, and all rows go through files. ``reopens``:
-    everything is opened anew for every epoch. ``in_format_1``: the checkpoint was begun with keys hashed by polars.
+    everything is opened anew for every epoch. ``in_format_1``: the checkpoint was begun with keys hashed by polars. Tasks that run
+    elsewhere take at most about ``part_bytes`` at a time.
     """
 
     buckets: int = 4
@@ -40,6 +41,7 @@ class Way:
     elsewhere: bool = False
     reopens: bool = False
     in_format_1: bool = False
+    part_bytes: int | None = None
 
 
 WAYS = (Way(), Way(buckets=1, parts=1), Way(buckets=3, parts=3, elsewhere=True), Way(buckets=2, reopens=True))
@@ -50,17 +52,19 @@ class Elsewhere:
 
     cores = 2
 
-    def __init__(self, runner: StageRunner) -> None:
+    def __init__(self, runner: StageRunner, attempts: int = 2) -> None:
         self._runner = runner
+        self._attempts = attempts
+        self.parts = 0
+        """The most parts of a task."""
 
     def run(self, tasks: Sequence[Task]) -> list[TaskResult]:
-        return [self._done(task) for task in reversed(tasks)]
+        return [done for task in reversed(tasks) for done in self._done(task)]
 
-    def _done(self, task: Task) -> TaskResult:
-        for _ in range(2):  # As where the first attempt was lost, or was too slow.
-            kept: ChangedStates = {}
-            (done,) = self._runner.run([task], kept)
-            done.states = self._runner.write(kept)[0]
+    def _done(self, task: Task) -> list[TaskResult]:
+        for _ in range(self._attempts):  # As where the first attempt was lost, or was too slow.
+            done = list(self._runner.run_in_parts(task))
+        self.parts = max(self.parts, len(done))
         return done
 
 
@@ -110,6 +114,8 @@ class TwinRunning(Running):
         way, store = self._engine.way, store_at(Path(self._folder.name))
         pieces, inline = Pieces.of(store), 0 if way.elsewhere else 1000
         self.runner = StageRunner(self._plan, pieces, way.buckets, inline_rows=inline)
+        if way.part_bytes is not None:
+            self.runner.parts.most_bytes = way.part_bytes
         self.epochs = Epochs(
             self._plan,
             CommitLog(store),

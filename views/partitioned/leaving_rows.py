@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import polars as pl
 
 from evercurrent.core.circuit.circuit import Circuit
 from evercurrent.core.circuit.stages import Columns, Exchange
-from evercurrent.core.columns.kernels import gather, key_words
+from evercurrent.core.columns.kernels import ROUTED_BITS, gather, key_words
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
@@ -40,6 +41,12 @@ class LeavingRows:
         self._pieces = pieces
         self._buckets = buckets
         self._inline = inline
+        self._left: float = inf
+        """The bytes that may still be passed on in memory."""
+
+    def begin(self, most_bytes: int) -> None:
+        """Limit what is passed on in memory from here on, in all: a task of Spark may have many chunks, buckets or parts."""
+        self._left = most_bytes
 
     def combined(self, exchange: Exchange, delta: Delta) -> Delta:
         """Combine the rows as far as the operator that they go to allows; it may need none of them."""
@@ -74,25 +81,33 @@ class LeavingRows:
 
     def by_bucket(self, route: Columns | None, delta: Delta) -> Iterable[tuple[int, pl.DataFrame]]:
         """Return the rows of each bucket by the words of some columns; None: of all."""
-        frame = delta.frame
+        return self._cut(route, delta.frame, self._buckets, 0)
+
+    def by_part(
+        self, route: Columns | None, frame: pl.DataFrame, parts: int
+    ) -> Iterable[tuple[int, pl.DataFrame]]:
+        """Return the rows of each part of a bucket, by bits of the same words on which the buckets do not depend."""
+        return self._cut(route, frame, parts, ROUTED_BITS)
+
+    def _cut(
+        self, route: Columns | None, frame: pl.DataFrame, count: int, skipped: int
+    ) -> Iterable[tuple[int, pl.DataFrame]]:
         if not frame.height:
             return []
-        if route == () or self._buckets == 1:
+        if route == () or count == 1:
             return [(0, frame)]
         names = route or [name for name in frame.columns if name != DIFF]
         with hashing_by(self._pieces.key_hash):
             words = key_words([frame.get_column(name) for name in names], frame.height).first
-        buckets = bucket_of(words, self._buckets)
-        if self._buckets <= FEW_BUCKETS:
-            places_by_bucket = (
-                (bucket, np.flatnonzero(buckets == bucket)) for bucket in range(self._buckets)
-            )
-            return [(bucket, gather(frame, places)) for bucket, places in places_by_bucket if len(places)]
-        counts = np.bincount(buckets, minlength=self._buckets)
+        places = bucket_of(words << np.uint64(skipped), count)
+        if count <= FEW_BUCKETS:
+            rows_by_place = ((place, np.flatnonzero(places == place)) for place in range(count))
+            return [(place, gather(frame, rows)) for place, rows in rows_by_place if len(rows)]
+        counts = np.bincount(places, minlength=count)
         # Numbers of 16 bits are sorted by counting.
-        ordered = gather(frame, np.argsort(buckets.astype(np.uint16), kind="stable"))
+        ordered = gather(frame, np.argsort(places.astype(np.uint16), kind="stable"))
         spans = zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)
-        return [(bucket, ordered.slice(start, count)) for bucket, (start, count) in enumerate(spans) if count]
+        return [(place, ordered.slice(start, size)) for place, (start, size) in enumerate(spans) if size]
 
     def _handed_on(self, frames: Sequence[pl.DataFrame]) -> list[RowBatch]:
         if self._is_inline(frames):
@@ -108,15 +123,20 @@ class LeavingRows:
 
     def _is_inline(self, frames: Sequence[pl.DataFrame]) -> bool:
         """Return whether these rows are passed on in memory."""
-        return self._inline is None or self._inline.allow(
-            sum(frame.height for frame in frames), _size(frames)
-        )
+        return self._inline is None or self._allows(sum(frame.height for frame in frames), _size(frames))
+
+    def _allows(self, rows: int, size: int) -> bool:
+        assert self._inline is not None, "there are limits"
+        if size > self._left or not self._inline.allow(rows, size):
+            return False
+        self._left -= size
+        return True
 
     def refuse(self, result: TaskResult, ledger: Ledger) -> None:
         """Put the refused rows into the result of a task, or into files if they are large."""
         result.refused = ledger.staged
         frames = [refused.frame for refused in result.refused]
-        if self._inline is not None and not self._inline.allow(0, _size(frames)):
+        if self._inline is not None and not self._allows(0, _size(frames)):
             result.refused_files = tuple(self._pieces.write(frames, folder="exchange"))
             result.refused = tuple(
                 replace(refused, frame=refused.frame.clear()) for refused in result.refused

@@ -33,6 +33,19 @@ class DriverLimits:
         return rows <= self.rows_beside(tasks) and size <= self.bytes
 
 
+TASK_BYTES = 8 * MEBIBYTE
+"""The most bytes that a task of a job passes on in memory, in all its chunks and parts together."""
+
+
+def passed_on(tasks: int) -> int:
+    """Return how many bytes each of the tasks of a job may pass on in memory, so that the driver can hold those of all.
+
+    >>> passed_on(2) // MEBIBYTE, passed_on(64) // MEBIBYTE, passed_on(4_096)
+    (8, 1, 16384)
+    """
+    return min(TASK_BYTES, DRIVER_BYTES // max(1, tasks))
+
+
 @dataclass(frozen=True, slots=True)
 class InlineLimits:
     """The limits of what a task passes on in memory; what exceeds one of them is written to files.

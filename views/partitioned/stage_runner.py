@@ -13,6 +13,7 @@ from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.circuit.stages import Cut, Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.allocation import give_back
 from evercurrent.core.data.clock import Epoch, MovedClock, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
@@ -21,7 +22,7 @@ from evercurrent.core.state.partitioning import Route
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 
-from ..checkpoint import DeltaRef, PieceRef, Pieces, Saver, StateRecord
+from ..checkpoint import DeltaRef, Pieces, Saver, StateRecord
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..durability.plan_match import state_ids
@@ -33,6 +34,7 @@ from .held_states import HeldStates
 from .leaving_rows import LeavingRows
 from .limits import InlineLimits
 from .stage_nodes import StageNodes
+from .task_parts import TaskParts
 from .tasks import FireRequest, Instant, RowBatch, Task, TaskResult
 
 LEDGER_ROWS = 1 << 62
@@ -74,6 +76,8 @@ class StageRunner:
         inline = None if inline_rows is None else InlineLimits(inline_rows)
         self.leaving: LeavingRows = LeavingRows(self.circuit, pieces, buckets, inline)
         """Passes on the rows that leave a task."""
+        self.parts: TaskParts = TaskParts(self.circuit, self.cut, pieces, self.leaving)
+        """Cuts the rows of tasks that have too many of them."""
         self._inline_rows = inline_rows
         self._states = state_ids(self.compiled)
         self._trackers = {
@@ -158,6 +162,34 @@ class StageRunner:
     def run(self, tasks: Sequence[Task], changed: ChangedStates) -> list[TaskResult]:
         """Run tasks of a stage, one after the other. Their states are put into ``changed``, and not yet written."""
         return [self._run(task, changed) for task in tasks]
+
+    def run_in_parts(self, task: Task) -> Iterator[TaskResult]:
+        """Run a task, in parts if its rows do not fit memory, and yield the result of each, with its states written."""
+        parts = self.parts.of(task)
+        if len(parts) == 1:
+            yield self._run_and_write(replace(task, rows=parts[0]))
+            return
+        states = dict(task.states)
+        with self.parts.small_merges(self.states_of(self.cut.stages[task.stage], task.bucket).values()):
+            for rows in parts:
+                result = self._run_and_write(replace(task, rows=rows, states=states))
+                states |= result.states
+                self._map(result.states)
+                yield result
+
+    def _run_and_write(self, task: Task) -> TaskResult:
+        changed: ChangedStates = {}
+        result = self._run(task, changed)
+        result.states = self.write(changed)[0]
+        return result
+
+    def _map(self, records: Mapping[str, StateRecord]) -> None:
+        """Let go of the memory of states that were just written, in favour of the pages of their files."""
+        if isinstance(self._saver, Saver):
+            for name, record in records.items():
+                state = self._states[name.rpartition("/")[0]]
+                state.restore(self._saver.mapped(state, record))
+        give_back()
 
     def write(self, changed: ChangedStates, deltas: Sequence[tuple[str, int, pl.DataFrame]] = ()) -> Written:
         """Write the states in ``changed``, and deltas of views, together."""
@@ -385,7 +417,7 @@ class StageRunner:
                 result.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
-        frames = [self._pieces.read(p.held) if isinstance(p.held, PieceRef) else p.held for p in parts]
+        frames = [self.parts.frame_of(part) for part in parts]
         return Delta(frames[0] if len(frames) == 1 else together(frames))
 
     def _arriving(self) -> list[Exchange]:
