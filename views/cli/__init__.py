@@ -143,7 +143,7 @@ def run(
         if on_error is not None or follow:
             application.engine.use_bad_rows("fail" if on_error is OnError.STOP else "ledger")
         skips = application.engine.on_bad_rows == "ledger"
-        reading = Reading(separating, ignore_extra, skips, follow and checkpoint is None)
+        reading = Reading(separating, ignore_extra, skips, follow and checkpoint is None, follow and skips)
         if prove:
             application.engine.retain_rows()
             application.engine.record_rows()

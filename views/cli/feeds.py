@@ -9,6 +9,8 @@ from typing import Protocol
 
 import polars as pl
 
+from evercurrent.core.data.schema import counted
+
 from ..connectors.files import Batch, Reader
 from ..connectors.line_files import TextFile
 from ..connectors.log_files import LogFile
@@ -20,6 +22,10 @@ LOOK_SECONDS = 0.25
 
 LONGEST_EXCERPT = 200
 """The most characters of a refused line that are shown, with what is wrong with it before."""
+
+
+MOST_LEFT_OUT = 20
+"""The most files that the end of a run names as left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,10 @@ class Feed(Protocol):
         """Remarks for the user at the end of the run."""
         ...
 
+    def news(self) -> list[str]:
+        """Return what could not be read since the last call, to be shown at once."""
+        ...
+
 
 class FileFeed:
     """Batches of files, one of each source in turn, until all are read.
@@ -78,6 +88,7 @@ class FileFeed:
         self._readers = readers
         self._follow = follow
         self._stop = stop
+        self._announced: set[str] = set()
 
     def chunks(self) -> Iterator[Chunk | None]:
         yield from self._round()
@@ -120,8 +131,15 @@ class FileFeed:
 
     @property
     def refused(self) -> list[str]:
-        """Refused lines of logs."""
-        return [line for reader in self._readers.values() for log in reader.logs for line in _refused(log)]
+        """Refused lines of text files, and files that were left out."""
+        readers = self._readers.values()
+        lines = [line for reader in readers for log in reader.logs for line in _refused(log)]
+        return lines + _shortened([reason for reader in readers for reason in reader.left_out.values()])
+
+    def news(self) -> list[str]:
+        left_out = {reason for reader in self._readers.values() for reason in reader.left_out.values()}
+        new, self._announced = left_out - self._announced, left_out
+        return [f"left out until it changes: {reason}" for reason in sorted(new)]
 
     @property
     def notes(self) -> list[str]:
@@ -130,7 +148,7 @@ class FileFeed:
             f"no row of source {name!r} was read" for name, reader in self._readers.items() if not reader.rows
         ]
         return empty + [
-            f"{path}: not read to its end: the last line has no newline yet, or the run was stopped before"
+            f"{path}: not read to its end: {reader.why_unfinished(path)}"
             for reader in self._readers.values()
             for path in reader.unfinished
             if self._follow
@@ -178,6 +196,9 @@ class ArrivingFeed:
     def notes(self) -> list[str]:
         return self._files.notes
 
+    def news(self) -> list[str]:
+        return self._files.news()
+
 
 class MadeFeed:
     """Frames that an application makes."""
@@ -209,6 +230,15 @@ class MadeFeed:
     @property
     def notes(self) -> list[str]:
         return []
+
+    def news(self) -> list[str]:
+        return []
+
+
+def _shortened(reasons: list[str]) -> list[str]:
+    """Return the first reasons, and how many there are beside."""
+    more = len(reasons) - MOST_LEFT_OUT
+    return reasons[:MOST_LEFT_OUT] + ([f"and {counted(more, 'more file')}"] if more > 0 else [])
 
 
 def _chunks(frames: Made, where: str) -> Iterator[Chunk]:

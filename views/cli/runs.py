@@ -86,6 +86,8 @@ class Run:
                     self._wait()
                 else:
                     self._epoch(chunk)
+                for sentence in self._feed.news():
+                    self._screen.note(sentence)
                 if self._stop.is_requested:
                     return
                 if self._reloading is not None:

@@ -20,13 +20,15 @@ class Reading:
     """How files are read: the separator of CSV (None: a tab in .tsv, else a comma), and whether columns that the source does not declare are left out.
 
     ``skips``: rows of text that cannot be read are refused one by one, and do not end the reading. ``follows_replaced``: a
-    text file that has become shorter, or that was replaced under its name, is read from its beginning.
+    text file that has become shorter, or that was replaced under its name, is read from its beginning. ``leaves_out``: a file of
+    a folder that cannot be read is left out, and does not end the reading of the others.
     """
 
     separator: str | None = None
     ignores_others: bool = False
     skips: bool = False
     follows_replaced: bool = False
+    leaves_out: bool = False
 
 
 AS_WRITTEN = Reading()
@@ -59,8 +61,8 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
     source, schema = target.source, target.schema
     if missing := [name for name in schema if name not in names]:
         raise FileError(
-            f"{path}: there is no column {listed(missing)}, which source {source!r} declares; "
-            f"the file has {listed(names)}: {_separator_hint(names, missing) or 'add or rename the column'}"
+            f"{path}: there {'is no column' if len(missing) == 1 else 'are no columns'} {listed(missing)}, as source {source!r} "
+            f"declares; the file has {listed(names)}: {_separator_hint(names, missing) or 'add or rename what is missing'}"
         )
     if DIFF in names and not target.diffs:
         raise FileError(
@@ -71,7 +73,8 @@ def check_names(path: Path, names: Sequence[str], target: Target) -> None:
     if unknown and not target.reading.ignores_others:
         raise FileError(
             f"{path}: {columns_are(unknown)} not declared by source {source!r}, which has {listed(schema)}; "
-            "remove or rename the column, or declare it; the command ignores it with --ignore-extra"
+            f"{'remove, rename or declare it' if len(unknown) == 1 else 'remove, rename or declare them'}; the command ignores "
+            f"{'it' if len(unknown) == 1 else 'them'} with --ignore-extra"
         )
     if len(set(names)) < len(names):
         repeated = {name for name in names if names.count(name) > 1}

@@ -87,6 +87,9 @@ class Reader:
         self._paths = tuple(paths)
         self._batch_rows = batch_rows
         self._inputs: dict[Path, _Input] = {}
+        self.left_out: dict[Path, str] = {}
+        """The files that cannot be read, and why; each is tried again when it has changed."""
+        self._left_out_as: dict[Path, object] = {}
         self.total_bytes = 0
         """The size of all files when they were last checked."""
         self.done_bytes = 0.0
@@ -103,16 +106,30 @@ class Reader:
             FileError: naming the file, and the first row in it that was not read.
         """
         self._look()
-        for path, file in self._inputs.items():
-            if not path.exists():
-                if not file.done_bytes and not self._target.reading.follows_replaced:
-                    raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
+        for path, file in list(self._inputs.items()):
+            if self._is_left_out(path):
                 continue
-            others = self.done_bytes - file.done_bytes
+            try:
+                yield from self._batches_of(path, file, final=final)
+            except FileError as error:
+                self._leave_out(path, error)
+                if not file.rows:
+                    self.done_bytes -= file.done_bytes
+                    del self._inputs[path]
+
+    def _batches_of(self, path: Path, file: "_Input", *, final: bool) -> Iterator[Batch]:
+        """Yield the batches of one file that were not read before."""
+        if not path.exists():
+            if not file.done_bytes and not self._target.reading.follows_replaced:
+                raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
+            return
+        others = self.done_bytes - file.done_bytes
+        try:
             for frame in cut(file.frames(self._batch_rows, final=final), self._batch_rows):
                 file.rows += frame.height
                 self.done_bytes = others + file.done_bytes
                 yield Batch(path, file.rows - frame.height + 1, frame)
+        finally:
             self.done_bytes = others + file.done_bytes
 
     def require_files(self) -> None:
@@ -150,8 +167,14 @@ class Reader:
         return [
             path
             for path, file in self._inputs.items()
-            if path.exists() and path.stat().st_size > round(file.done_bytes)
+            if path not in self.left_out and path.exists() and path.stat().st_size > round(file.done_bytes)
         ]
+
+    def why_unfinished(self, path: Path) -> str:
+        """Return why the end of an unfinished file may not have been read."""
+        if isinstance(self._inputs[path], _WholeFile):
+            return "it is incomplete or damaged so far, or the run was stopped before"
+        return "the last line has no newline yet, or the run was stopped before"
 
     @property
     def refused(self) -> pl.DataFrame:
@@ -168,10 +191,34 @@ class Reader:
         for path in self._paths:
             if path in self._inputs and self._target.reading.follows_replaced and not path.exists():
                 continue  # Between the removal of the old file and the creation of the new one.
-            for file in files_of(path):
-                if file not in self._inputs:
-                    self._inputs[file] = _open(file, self._target)
+            for file in _entries_of(path):
+                if file not in self._inputs and not self._is_left_out(file):
+                    try:
+                        self._inputs[file] = _open(file, self._target)
+                    except FileError as error:
+                        self._leave_out(file, error)
         self.total_bytes = sum(path.stat().st_size for path in self._inputs if path.exists())
+
+    def _leave_out(self, file: Path, error: FileError) -> None:
+        """Leave out a file of a folder that cannot be read; if it was given itself, or all have to be read, raise the error."""
+        if not self._target.reading.leaves_out or file in self._paths:
+            raise error
+        self.left_out[file], self._left_out_as[file] = str(error), _changes_of(file)
+
+    def _is_left_out(self, file: Path) -> bool:
+        """Return whether a file is left out, and still as it was then."""
+        if file in self.left_out and self._left_out_as[file] != _changes_of(file):
+            del self.left_out[file], self._left_out_as[file]
+        return file in self.left_out
+
+
+def _changes_of(file: Path) -> object:
+    """Return a value that differs when a file has been changed or replaced."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def files_of(path: Path) -> list[Path]:
@@ -180,25 +227,29 @@ def files_of(path: Path) -> list[Path]:
     Raises:
         FileError: there is nothing at the path, or a file of no known format, or a folder in the folder.
     """
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
-        if inner := next((file for file in files if file.is_dir()), None):
-            raise FileError(f"{inner}: a folder inside a folder is not read; give it as an input of its own")
-    elif path.exists():
-        files = [path]
-    else:
-        raise FileError(f"{path}: there is no such file or folder; check the path")
+    files = _entries_of(path)
     for file in files:
         _format_of(file)
     return files
+
+
+def _entries_of(path: Path) -> list[Path]:
+    """Return the files of a path, whether they can be read or not."""
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
+    if path.exists():
+        return [path]
+    raise FileError(f"{path}: there is no such file or folder; check the path")
 
 
 def _format_of(file: Path) -> str:
     """Return the format of a file, by its suffix.
 
     Raises:
-        FileError: it has none that is known.
+        FileError: it has none that is known, or it is a folder in a folder.
     """
+    if file.is_dir():
+        raise FileError(f"{file}: a folder inside a folder is not read; give it as an input of its own")
     if file == STANDARD_INPUT:
         return "json lines" if starts_with_json() else "csv"
     suffix = file.suffix.lower()

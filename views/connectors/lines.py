@@ -179,6 +179,8 @@ class CompressedLines(Lines):
         self._codec = codec
         self._read_as: tuple[int, int] | None = None
         """Size and time of the file when all of it was read."""
+        self._begun_in: int | None = None
+        """The file of which rows were read, by its number, though not to its end yet."""
 
     def blocks(self, *, final: bool) -> Iterator[bytes]:
         """Yield the bytes in blocks of complete lines, once; the last line needs no newline.
@@ -189,6 +191,7 @@ class CompressedLines(Lines):
         now = self._status()
         if now == self._read_as:
             return
+        self._begun_in = self.path.stat().st_ino
         try:
             yield from super().blocks(final=True)
         except (OSError, EOFError, lzma.LZMAError) as error:
@@ -216,7 +219,8 @@ class CompressedLines(Lines):
         Raises:
             FileError: it was changed.
         """
-        if self._read_as not in (None, self._status()):
+        is_other = self.rows and self._begun_in != self.path.stat().st_ino
+        if is_other or self._read_as not in (None, self._status()):
             raise FileError(
                 f"{self.path}: the file was changed after {counted(self.rows)} of it had been read; write new rows to a new file"
             )

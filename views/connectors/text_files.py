@@ -222,7 +222,7 @@ def json_fault(
         if name not in schema and ignores_others:
             continue
         if name not in schema:
-            return f"key {name!r} is not a column; remove it or declare the column"
+            return f"key {name!r} is not a column; remove it or declare the column; the command ignores it with --ignore-extra"
         try:
             json_table(json.dumps({name: value}).encode(), {name: types[name]})
         except pa.ArrowInvalid:
