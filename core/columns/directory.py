@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .dense import Places
 from .kernels import Index, Keys, Words
 
 FROM = 1 << 12
@@ -61,6 +62,15 @@ class Directory:
         bits = self.filter[(slots >> np.uint64(3)).view(np.int64)] >> (slots & np.uint64(7)).astype(np.uint8)
         return np.flatnonzero(bits & np.uint8(1))
 
+    def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
+        """Return which of these targets are among distinct words, and their places; it is the directory of these words."""
+        maybe = self.maybe(targets) if len(targets) < len(words) else None
+        if maybe is not None:
+            targets = targets[maybe]
+        places = self.search(words, targets)
+        same = np.flatnonzero(words.take(places, mode="clip") == targets)
+        return same if maybe is None else maybe[same], places[same]
+
     def search(self, words: Words, targets: Words) -> Index:
         """Return ``np.searchsorted(words, targets)`` for the words that this is the directory of.
 
@@ -81,17 +91,27 @@ class Directory:
         return positions
 
 
+def directory_of(words: Words, *, is_matched: bool = True) -> Directory | Places | None:
+    """Return the directory of ascending words, or their places if they are matched and their integers lie close together.
+
+    None where there are too few words to need one.
+    """
+    if len(words) < FROM:
+        return None
+    return (Places.of(words) if is_matched else None) or Directory.of(words, is_matched=is_matched)
+
+
 class Deferred:
     """The directory of ascending words, built on its first use, so that words mapped from a file are not read before."""
 
     def __init__(self, words: Words, *, is_matched: bool) -> None:
         self._words = words
         self._is_matched = is_matched
-        self._made: Directory | None = None
+        self._made: Directory | Places | None = None
 
     @staticmethod
     def of(words: Words, *, is_matched: bool = True) -> Deferred | None:
-        """Return a directory to be built later, see ``Directory.of``. Cost: reads no word."""
+        """Return a directory to be built later, see ``directory_of``. Cost: reads no word."""
         return Deferred(words, is_matched=is_matched) if len(words) >= FROM else None
 
     @property
@@ -99,18 +119,18 @@ class Deferred:
         """Return bytes held."""
         return 0 if self._made is None else self._made.nbytes
 
-    def maybe(self, targets: Words) -> Index | None:
-        """See ``Directory.maybe``."""
-        return self._directory.maybe(targets)
+    def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
+        """See ``Directory.match``."""
+        return self._directory.match(words, targets)
 
     def search(self, words: Words, targets: Words) -> Index:
         """See ``Directory.search``."""
         return self._directory.search(words, targets)
 
     @property
-    def _directory(self) -> Directory:
+    def _directory(self) -> Directory | Places:
         if self._made is None:
-            self._made = Directory.of(self._words, is_matched=self._is_matched)
+            self._made = directory_of(self._words, is_matched=self._is_matched)
         assert self._made is not None, "there are enough words"
         return self._made
 

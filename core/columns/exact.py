@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .kernels import Floats, Index, Ints, Mask, is_ones, least_and_greatest
+from .pairs import nearest_of_limbs, spreads_of_limbs
 
 BITS = 32
 MASK = np.int64(2**BITS - 1)
 LOWEST = -1074 >> 5
 LOWEST_HALF = -1074 >> 4
+Bits = npt.NDArray[np.uint64]
 NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 """Values that have no limbs, by the names under which they are counted."""
 
@@ -48,21 +50,34 @@ def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
 
 
 def _weighted(prefix: str, parts: Sequence[Ints], limb: Ints, lowest: int, diffs: Ints) -> dict[str, Ints]:
-    """Return parts times diffs under the names of limbs; ``limb``, from ``lowest`` on, is that of the first part of each row."""
-    limbs: dict[str, Ints] = {}
-    used = np.flatnonzero(np.bincount(limb - lowest)) + lowest
-    ones = is_ones(diffs)
-    for first in used.tolist():
-        here = limb == first if len(used) > 1 else None
-        for k, part in enumerate(parts):
-            if not part.any():
-                continue
-            weighted = part if ones else part * diffs
-            weighted = weighted if here is None else np.where(here, weighted, 0)
-            if here is None or weighted.any():
-                name = limb_name(prefix, first + k)
-                limbs[name] = limbs[name] + weighted if name in limbs else weighted
-    return limbs
+    """Return parts times diffs under the names of limbs; ``limb``, from ``lowest`` on, is that of the first part of each row.
+
+    Most rows of a column have the same, so the few others are moved to theirs one by one.
+    """
+    weighted = [part if is_ones(diffs) else part * diffs for part in parts]
+    if not len(limb) or limb.min() == limb.max():
+        least = int(limb[0]) if len(limb) else 0
+        return {limb_name(prefix, least + k): part for k, part in enumerate(weighted) if part.any()}
+    rows_of_limb = np.bincount(limb - lowest)
+    most = int(rows_of_limb.argmax()) + lowest
+    others = np.flatnonzero(limb != most)
+    limbs: dict[int, Ints] = {}
+    for k, part in enumerate(weighted):
+        left = part.copy()
+        left[others] = 0
+        if left.any():
+            limbs[most + k] = left
+    moved, limb_of_moved = [part[others] for part in weighted], limb[others]
+    for first in np.unique(limb_of_moved).tolist():
+        here = np.flatnonzero(limb_of_moved == first)
+        for k, part in enumerate(moved):
+            values = part[here]
+            if values.any():
+                number = first + k
+                if number not in limbs:
+                    limbs[number] = np.zeros(len(limb), np.int64)
+                limbs[number][others[here]] += values
+    return {limb_name(prefix, number): limbs[number] for number in sorted(limbs)}
 
 
 def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
@@ -80,23 +95,53 @@ def _whole(values: Floats) -> tuple[Ints, Ints]:
     bits = values.view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     whole = bits & (2**52 - 1)
-    whole += (exponent > 0).astype(np.int64) << 52
-    whole = np.where(bits < 0, -whole, whole)
-    return whole, np.where(whole == 0, 0, np.maximum(exponent, 1) - 1075)
+    if len(exponent) and exponent.min() > 0:
+        whole |= 2**52
+        exponent -= 1075
+    else:
+        whole += (exponent > 0).astype(np.int64) << 52
+        exponent = np.where(whole == 0, 0, np.maximum(exponent, 1) - 1075)
+    if len(bits) and bits.min() < 0:
+        whole = np.where(bits < 0, -whole, whole)
+    return whole, exponent
 
 
 def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
     """Return the square of each finite float times its diff, in limbs: exact, whatever its exponent."""
     values = np.where(np.isfinite(values), values, 0.0)
     whole, position = _whole(np.abs(values))
-    # Half a limb is 16 bits: a whole moved to a multiple of it has its square at a multiple of a limb.
-    limb, shift = position >> 4, position & 15
-    lower, upper = (whole & MASK) << shift, (whole >> BITS) << shift
-    middle = (lower >> BITS) + (upper & MASK)
-    parts = [
-        part.view(np.uint64) for part in (lower & MASK, middle & MASK, (upper >> BITS) + (middle >> BITS))
+    # Half a limb is 16 bits: the square of a whole that is moved to a multiple of it is at a multiple of a limb.
+    lower, upper = _squares_of_53_bits(whole.view(np.uint64))
+    return _weighted(prefix, _shifted(lower, upper, (position & 15) << 1), position >> 4, LOWEST_HALF, diffs)
+
+
+def _squares_of_53_bits(whole: Bits) -> tuple[Bits, Bits]:
+    """Return the squares of integers of up to 53 bits as (lower, upper) words."""
+    half, rest = np.uint64(27), np.uint64(2**27 - 1)
+    low, high = whole & rest, whole >> half
+    crossed = low * high
+    crossed <<= np.uint64(1)
+    crossed += (low * low) >> half
+    # The square is ``high * high * 2^54 + crossed * 2^27`` and less than 2^27 more.
+    upper = high * high
+    upper += crossed >> half
+    upper >>= np.uint64(10)
+    return whole * whole, upper
+
+
+def _shifted(lower: Bits, upper: Bits, shift: Ints) -> list[Ints]:
+    """Return 128-bit integers times 2^``shift``, which is less than 32, in five limbs."""
+    low, bits = np.uint64(MASK), np.uint64(BITS)
+    left = shift.view(np.uint64)
+    right = bits - left
+    limbs = [
+        (lower << left) & low,
+        (lower >> right) & low,
+        ((lower >> bits) >> right | (upper << left)) & low,
+        (upper >> right) & low,
+        (upper >> bits) >> right,
     ]
-    return _weighted(prefix, _squared(parts), limb, LOWEST_HALF, diffs)
+    return [limb.view(np.int64) for limb in limbs]
 
 
 def integer_limbs(prefix: str, values: Ints, diffs: Ints, *, unsigned: bool = False) -> dict[str, Ints]:
@@ -214,7 +259,7 @@ def carried(limbs: Mapping[int, Ints]) -> list[tuple[int, Ints]]:
 
 def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
     """Return the float nearest to each sum, and the result of IEEE 754 for sums with NaN and infinities in them."""
-    rounded = _rounded(limbs_of(prefix, sums), height)
+    rounded = _nearest_sums(limbs_of(prefix, sums), height)
     counts = [(sums.get(f"{prefix}[{name}]"), value) for name, value in NOT_FINITE.items()]
     if all(count is None for count, _ in counts):
         return rounded
@@ -234,27 +279,46 @@ def is_finite(prefix: str, sums: Mapping[str, Ints], height: int) -> Mask:
     return finite
 
 
-def spreads(total: str, squares: str, sums: Mapping[str, Ints], counts: Ints) -> tuple[Floats, Ints]:
+def spreads(
+    total: str, squares: str, sums: Mapping[str, Ints], counts: Ints, needed: Mask
+) -> tuple[Floats, Ints]:
     """Return count * (sum of squares) - (sum)^2, exact and rounded once, as floats and their exponents of two.
 
     The exponents are even, and each row has its own: a difference may be too large or too small for a float where the
-    variance computed from it is not.
+    variance computed from it is not. Rows that are not ``needed`` may have any.
     """
+    totals, square_sums = limbs_of(total, sums), limbs_of(squares, sums)
+    quick = spreads_of_limbs(totals, square_sums, counts)
+    if quick is None:
+        return _exact_spreads(totals, square_sums, counts)
+    rounded, is_certain = quick
+    exponents = np.zeros(len(counts), np.int64)
+    rest = np.flatnonzero(needed & ~is_certain)
+    if len(rest):
+        exact = _exact_spreads(_of_rows(totals, rest), _of_rows(square_sums, rest), counts[rest])
+        rounded[rest], exponents[rest] = exact
+    return rounded, exponents
+
+
+def _exact_spreads(
+    totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints
+) -> tuple[Floats, Ints]:
     difference: dict[int, Ints] = {}
 
     def add(limb: int, part: Ints) -> None:
         difference[limb] = difference[limb] + part if limb in difference else part
 
-    limbs, _ = _magnitudes(limbs_of(total, sums))
+    limbs, _ = _magnitudes(totals)
     for place, (k, one) in enumerate(limbs):
         for j, other in limbs[place:]:
             product = one.view(np.uint64) * other.view(np.uint64)
             times = np.int64(j > k)  # A product of two different limbs counts twice.
             add(k + j, -((product & np.uint64(MASK)).view(np.int64) << times))
             add(k + j + 1, -((product >> np.uint64(BITS)).view(np.int64) << times))
-    for j, square in carried(limbs_of(squares, sums)):
-        add(j, (square * counts) & MASK)
-        add(j + 1, (square * counts) >> BITS)
+    for j, square in carried(squares):
+        product_of_square = square * counts
+        add(j, product_of_square & MASK)
+        add(j + 1, product_of_square >> BITS)
     if not difference:
         return np.zeros(len(counts)), np.zeros(len(counts), np.int64)
     magnitudes, negative = _magnitudes(difference)
@@ -271,6 +335,22 @@ def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]
     while len(limbs) > 1 and not limbs[-1][1].any():
         limbs.pop()
     return limbs, negative
+
+
+def _nearest_sums(limbs: Mapping[int, Ints], height: int) -> Floats:
+    """Return the float nearest to each sum of limbs."""
+    quick = nearest_of_limbs(limbs)
+    if quick is None:
+        return _rounded(limbs, height)
+    rounded, is_certain = quick
+    rest = np.flatnonzero(~is_certain)
+    if len(rest):
+        rounded[rest] = _rounded(_of_rows(limbs, rest), len(rest))
+    return rounded
+
+
+def _of_rows(limbs: Mapping[int, Ints], rows: Index) -> dict[int, Ints]:
+    return {limb: column[rows] for limb, column in limbs.items()}
 
 
 def _rounded(sums: Mapping[int, Ints], height: int) -> Floats:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from .kernels import UNSPREAD, Index, Ints, Keys, Mask, Words, is_one_word, is_ones, key_words, physical
-from .value_words import SPREAD
+from .dense import SAMPLE, SPARSE, are_close, integers_of, range_order, words_of
+from .kernels import Index, Ints, Keys, Mask, Words, is_one_word, is_ones, key_words, physical
 from .whole_columns import AnyColumn
 
 SMALL = 256
@@ -103,7 +103,8 @@ class Groups(Segments):
 class DenseGroups(Groups):
     """Entries brought together by integers that lie close together: counted, without a sort of the entries.
 
-    ``codes`` is each entry's integer less the smallest, ``used`` the codes that there are, by their words.
+    ``codes`` is each entry's integer less the least of a range, ``used`` the codes that there are, by their words, and ``counts``
+    the number of entries of each code of the range.
     """
 
     def __init__(self, codes: Ints, used: Ints, counts: Ints, keys: Keys) -> None:
@@ -117,12 +118,17 @@ class DenseGroups(Groups):
         """Return the number of groups."""
         return len(self.used)
 
+    @cached_property
+    def _most(self) -> int:
+        """Return how many entries the largest group has."""
+        return int(self.counts.max(initial=0))
+
     def sums(self, values: Ints) -> Ints:
         """Return the sum of the values of each group, modulo 2^64."""
         if is_ones(values):
             return self.counts[self.used]
         bound = max(-float(values.min(initial=0)), float(values.max(initial=0)))
-        if bound * len(values) >= EXACT_FLOATS:
+        if bound * self._most >= EXACT_FLOATS:
             return super().sums(values)
         # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
         return np.bincount(self.codes, values, len(self.counts))[self.used].astype(np.int64)
@@ -185,7 +191,7 @@ def group_column(column: AnyColumn) -> Groups:
     if column.has_nulls():
         return _sorted_groups(key_words([column], len(column)))
     integers = physical(column)
-    return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
+    return _dense_groups(integers) or _sorted_groups(Keys(words_of(integers, 0)))
 
 
 def group(keys: Keys) -> Groups:
@@ -196,12 +202,18 @@ def group(keys: Keys) -> Groups:
     """
     if keys.second is not None or len(keys) >= DENSE_BELOW:
         return _sorted_groups(keys)
-    return _dense_groups((keys.first * UNSPREAD).view(np.int64)) or _sorted_groups(keys)
+    return _dense_groups(integers_of(keys.first)) or _sorted_groups(keys)
 
 
 def group_stretches(keys: Keys) -> Groups:
-    """Return the ``group`` of keys that ascend in a few stretches, by merging. Cost: one pass for each doubling of a stretch."""
-    return _grouped(keys, *_stable_order(keys.first))
+    """Return the ``group`` of keys that ascend in a few stretches, by merging. Cost: one pass for each doubling of a stretch.
+
+    Integers that lie close together are counted instead.
+    """
+    groups = None
+    if keys.second is None and len(keys) < DENSE_BELOW and are_close(keys.first[:SAMPLE], len(keys)):
+        groups = _dense_groups(integers_of(keys.first))
+    return groups or _grouped(keys, *_stable_order(keys.first))
 
 
 def _sorted_groups(keys: Keys) -> Groups:
@@ -237,13 +249,19 @@ def _dense_groups(integers: Ints) -> DenseGroups | None:
     if not SMALL < len(integers) < DENSE_BELOW:
         return None
     smallest, largest = int(integers.min()), int(integers.max())
-    if largest - smallest >= 2 * len(integers):
+    if largest - smallest >= SPARSE * len(integers):
         return None
-    codes = integers - smallest
-    counts = np.bincount(codes)
-    present = np.flatnonzero(counts)
-    order, words = sort_words((present + smallest).view(np.uint64) * SPREAD)
-    return DenseGroups(codes, present[order], counts, Keys(words))
+    in_order = range_order(smallest, largest)
+    if in_order is None or (all_codes := in_order.codes()) is None:
+        codes = integers - smallest
+        counts = np.bincount(codes)
+        present = np.flatnonzero(counts)
+        order, words = sort_words(words_of(present, smallest))
+        return DenseGroups(codes, present[order], counts, Keys(words))
+    codes = integers - in_order.least
+    counts = np.bincount(codes, minlength=in_order.size)
+    used = all_codes[counts[all_codes] > 0]
+    return DenseGroups(codes, used, counts, Keys(words_of(used, in_order.least)))
 
 
 def sort_words(words: Words) -> tuple[Index, Words]:

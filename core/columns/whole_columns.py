@@ -15,6 +15,9 @@ Ints = npt.NDArray[np.int64]
 FEW_VALUES = 32
 """Up to this many values Python is as fast as numpy, whose calls cost as much as visiting so many."""
 
+MOST_ONES = 1 << 18
+"""So many ones at once are made once for all."""
+
 TYPES: dict[np.dtype[Any], pl.DataType] = {
     np.dtype(np.int64): pl.Int64(),
     np.dtype(np.uint64): pl.UInt64(),
@@ -102,8 +105,19 @@ def physical(column: AnyColumn) -> Ints:
     return values
 
 
+_ONES: Ints = np.ones(MOST_ONES, np.int64)
+_ONES.flags.writeable = False
+
+
+def ones(count: int) -> Ints:
+    """Return so many ones, not to be written to: those of one array, by which ``is_ones`` knows them, unless they are very many."""
+    return _ONES[:count] if count <= MOST_ONES else np.ones(count, np.int64)
+
+
 def is_ones(values: Ints) -> bool:
     """Return whether all values are 1, as the diffs of rows that are only added are."""
+    if values.base is _ONES:
+        return len(values) > 0
     if len(values) <= FEW_VALUES:
         return len(values) > 0 and values.tolist().count(1) == len(values)
     return bool(values[0] == 1) and bool((values == 1).all())

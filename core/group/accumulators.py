@@ -326,7 +326,7 @@ def _finish_variance(aggregate: Additive, dtype: pl.DataType | None, sums: Sums,
     degrees = values - aggregate.ddof
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         below = np.maximum(values, 1).astype(np.float64) * np.maximum(degrees, 1)
-        spread, power = spreads(total, squares, sums, values)
+        spread, power = spreads(total, squares, sums, values, degrees > 0)
         variance = np.maximum(spread, 0.0) / below
         if isinstance(dtype, pl.Decimal):
             variance = variance / 10.0 ** (2 * dtype.scale)

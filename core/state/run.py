@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.directory import FROM, Deferred, Directory
+from ..columns.dense import Places
+from ..columns.directory import FROM, Deferred, Directory, directory_of
 from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
 from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
 from ..columns.sorting import sorted_by
@@ -68,7 +69,7 @@ class Run:
     payload: pl.DataFrame
     sums: Mapping[str, Ints]
     rows: Keys | None = None
-    directory: Directory | Deferred | None = None
+    directory: Directory | Places | Deferred | None = None
     size: int = field(init=False, repr=False)
     """The number of entries."""
 
@@ -91,14 +92,12 @@ class Run:
         """Return which of these ascending, distinct keys have an entry, and its position, in a run of one entry per key."""
         assert self.rows is None, "keys may have many entries here: use find"
         words, targets = self.keys.first, keys.first
-        maybe = None
-        if self.directory is not None and FEW < len(targets) < len(words):
-            maybe = self.directory.maybe(targets)
-        if maybe is not None:
-            targets = targets[maybe]
-        position = self._search(targets)
-        same = (words.take(position, mode="clip") == targets).nonzero()[0]
-        position, hit = position[same], same if maybe is None else maybe[same]
+        if self.directory is None or len(targets) <= FEW:
+            position = words.searchsorted(targets)
+            hit = (words.take(position, mode="clip") == targets).nonzero()[0]
+            position = position[hit]
+        else:
+            hit, position = self.directory.match(words, targets)
         if self.keys.second is None and keys.second is None:
             return hit, position
         if (self.keys.seconds_at(position) == keys.seconds_at(hit)).all():
@@ -287,7 +286,7 @@ def run_of_entries(
     payload: pl.DataFrame,
     totals: Mapping[str, Ints],
     rows: Keys | None,
-    directory: Directory | Deferred | None = None,
+    directory: Directory | Places | Deferred | None = None,
 ) -> Run:
     """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     counts = {name: np.count_nonzero(column) for name, column in totals.items()}
@@ -307,7 +306,7 @@ def run_of_entries(
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
     if directory is None:
         is_small = len(keys.first) < READ_ONCE_BELOW
-        directory = Deferred.of(keys.first) if is_small else Directory.of(keys.first)
+        directory = Deferred.of(keys.first) if is_small else directory_of(keys.first)
     return Run(keys, payload, totals, rows, directory)
 
 
@@ -377,7 +376,9 @@ def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
             if len(hit) == len(keys.first):
                 totals[name] = totals[name] + column[position] if name in totals else column[position]
                 continue
-            if name not in totals:
+            if name in totals:
+                totals[name][hit] += column[position]
+            else:
                 totals[name] = np.zeros(len(keys.first), np.int64)
-            totals[name][hit] += column[position]
+                totals[name][hit] = column[position]
     return totals, read

@@ -12,6 +12,7 @@ import polars as pl
 
 from evercurrent.core.columns.kernels import Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.columns.whole_columns import is_ones, ones
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, forbid_reserved, listed, require_columns
@@ -335,7 +336,7 @@ def delta_of(source: Source, pushed: PushedFrame) -> Delta:
     where, schema = f"source {source.name!r}", source._node.schema
     frame, names, dtypes = pushed.frame, schema.names(), schema.dtypes()
     if frame.columns == names:
-        diffs = np.ones(frame.height, np.int64)
+        diffs = ones(frame.height)
     else:
         frame, diffs = _with_declared_columns(where, source, frame)
     require_utf8(where, frame)
@@ -348,7 +349,7 @@ def delta_of(source: Source, pushed: PushedFrame) -> Delta:
     for name in source.sequence_by:
         _require_sequence(where, frame.get_column(name))
     delta = Delta.of_columns(frame.get_columns(), diffs)
-    return delta if diffs.all() else delta.take(np.flatnonzero(diffs))
+    return delta if is_ones(diffs) or diffs.all() else delta.take(np.flatnonzero(diffs))
 
 
 def _with_declared_columns(where: str, source: Source, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
@@ -372,7 +373,7 @@ def _with_declared_columns(where: str, source: Source, frame: pl.DataFrame) -> t
 
 def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
     if DIFF not in frame.columns:
-        return np.ones(frame.height, np.int64)
+        return ones(frame.height)
     if source.kind == "append":
         raise InputError(
             f"{where}: rows with {DIFF!r}, but the source is declared append; declare it with kind='diffs' to retract"

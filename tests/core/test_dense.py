@@ -1,0 +1,120 @@
+"""Integers that lie close together are found and brought together by tables of their range: with the results of searches and sorts."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evercurrent.core.columns.dense as dense
+import evercurrent.core.columns.directory as directory
+import evercurrent.core.columns.grouping as grouping
+from evercurrent.core.columns.dense import Places, integers_of, range_order, words_of
+from evercurrent.core.columns.directory import directory_of
+from evercurrent.core.columns.grouping import DenseGroups, group, group_stretches
+from evercurrent.core.columns.kernels import Keys, Words
+from evercurrent.core.state import run
+from evercurrent.core.state.run import Layout, Run, make_run, merge
+
+LEAST = st.sampled_from([-(2**63), -(2**31), -7, 0, 12, 2**40, 2**63 - 400])
+CODES = st.lists(st.integers(0, 300), min_size=1, max_size=60)
+
+
+def words(codes: list[int], least: int) -> Words:
+    """The words of integers from ``least`` on; beyond the greatest they wrap."""
+    return words_of(np.array(codes, np.int64), least)
+
+
+@given(
+    least=LEAST,
+    held=CODES,
+    asked=CODES,
+    elsewhere=st.lists(st.integers(0, 2**64 - 1), max_size=5),
+    chunk=st.integers(1, 9),
+)
+def test_places_are_those_of_a_search(
+    least: int, held: list[int], asked: list[int], elsewhere: list[int], chunk: int
+) -> None:
+    there = np.sort(words(sorted(set(held)), least))
+    targets = np.unique(np.concatenate([words(asked, least), np.array(elsewhere, np.uint64)]))
+    with patch.multiple(dense, CHUNK=chunk, SPARSE=10_000):
+        places = Places.of(there)
+    wraps = int(integers_of(there).max()) - int(integers_of(there).min()) > 2**62
+    assert (places is None) == wraps
+    if places is not None:
+        hit, position = places.match(there, targets)
+        assert hit.tolist() == np.flatnonzero(np.isin(targets, there)).tolist()
+        assert there[position].tolist() == targets[hit].tolist()
+        assert places.search(there, targets).tolist() == np.searchsorted(there, targets).tolist()
+        assert places.nbytes >= 4 * len(there)
+
+
+@pytest.mark.parametrize("codes", [[1, 2, 2, 3], [0, 1, 2, 1000], [5, 2**50]])
+def test_words_that_are_repeated_or_far_apart_have_no_places(codes: list[int]) -> None:
+    assert Places.of(np.sort(words(codes, 0))) is None
+
+
+@given(least=LEAST, batches=st.lists(CODES, min_size=1, max_size=4))
+def test_a_range_in_order_groups_as_a_sort_does(least: int, batches: list[list[int]]) -> None:
+    dense._range_order.cache_clear()
+    with patch.multiple(grouping, SMALL=0, SPARSE=10_000):
+        for codes in batches:
+            keys = Keys(words(codes, least))
+            groups, sorted_groups = group(keys), grouping._sorted_groups(keys)
+            values = np.arange(len(codes)) ** 2 - 50
+            assert groups.keys.first.tolist() == sorted_groups.keys.first.tolist()
+            assert groups.order.tolist() == sorted_groups.order.tolist()
+            assert groups.starts.tolist() == sorted_groups.starts.tolist()
+            assert groups.numbers.tolist() == sorted_groups.numbers.tolist()
+            assert groups.first_entries.tolist() == sorted_groups.first_entries.tolist()
+            assert groups.sums(values).tolist() == sorted_groups.sums(values).tolist()
+            assert groups.sums(values << 58).tolist() == sorted_groups.sums(values << 58).tolist()
+            assert groups.greatest(values).tolist() == sorted_groups.greatest(values).tolist()
+
+
+def test_a_range_is_sorted_when_it_is_needed_again() -> None:
+    dense._range_order.cache_clear()
+    order = range_order(100, 40_000)
+    assert order is not None
+    assert order.codes() is None
+    codes = order.codes()
+    assert codes is not None
+    assert np.array_equal(np.sort(codes), np.arange(order.size))
+    assert np.all(np.diff(words_of(codes, order.least).astype(object)) > 0)
+    assert range_order(0, dense.MOST_REMEMBERED * 2) is None
+
+
+def runs_of(parts: list[list[int]], retracted: int) -> list[Run]:
+    """Runs of these integers, of which some entries are retracted."""
+    runs = []
+    for codes in parts:
+        diffs = np.where(np.arange(len(codes)) % 4 < retracted, -1, 1)
+        runs.append(make_run(Layout(), Keys(words(codes, 0)), pl.DataFrame(), {"n": diffs}))
+    return runs
+
+
+@given(parts=st.lists(CODES, min_size=2, max_size=4), retracted=st.integers(0, 3))
+def test_runs_of_close_integers_are_merged_and_matched_as_others_are(
+    parts: list[list[int]], retracted: int
+) -> None:
+    expected = merge(Layout(), runs_of(parts, retracted))
+    keys = group(Keys(words([code for codes in parts for code in codes], 0))).keys
+    with (
+        patch.multiple(grouping, SMALL=0, SPARSE=10_000),
+        patch.multiple(dense, SPARSE=10_000),
+        patch.multiple(directory, FROM=1),
+        patch.multiple(run, FEW=0),
+    ):
+        merged = merge(Layout(), runs_of(parts, retracted))
+        assert merged.keys.first.tolist() == expected.keys.first.tolist()
+        assert {name: column.tolist() for name, column in merged.sums.items()} == {
+            name: column.tolist() for name, column in expected.sums.items()
+        }
+        matches, expected_matches = merged.match(keys), expected.match(keys)
+        assert [each.tolist() for each in matches] == [each.tolist() for each in expected_matches]
+        assert isinstance(group_stretches(keys), DenseGroups)
+        assert not len(merged) or isinstance(directory_of(merged.keys.first), Places)

@@ -1,0 +1,73 @@
+"""Sums and spreads in pairs of floats have the bits of those in exact integers, or are known to be uncertain."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evercurrent.core.columns.exact import float_limbs, float_squares, limbs_of, nearest, spreads
+from evercurrent.core.columns.pairs import nearest_of_limbs, spreads_of_limbs
+
+NEAR = st.floats(-1e6, 1e6, allow_subnormal=False)
+CLOSE = st.integers(-3, 3).map(lambda steps: 1e8 + steps * 2.0**-26)
+FAR = st.floats(allow_nan=False, allow_infinity=False)
+ROWS = st.one_of(
+    *(
+        st.lists(st.tuples(st.integers(0, 3), each, st.integers(-2, 4)), min_size=1, max_size=30)
+        for each in (NEAR, CLOSE, FAR)
+    )
+)
+
+
+def exact_spread(rows: list[tuple[int, float, int]], group: int) -> Fraction:
+    """The count times the sum of squares, less the square of the sum, of a group."""
+    mine = [(Fraction(value), diff) for key, value, diff in rows if key == group]
+    total = sum((value * diff for value, diff in mine), Fraction(0))
+    return (
+        sum(diff for _, diff in mine) * sum((value * value * diff for value, diff in mine), Fraction(0))
+        - total**2
+    )
+
+
+@given(rows=ROWS)
+def test_what_is_certain_is_the_nearest_float(rows: list[tuple[int, float, int]]) -> None:
+    keys, values, diffs = (np.array(column) for column in zip(*rows, strict=True))
+    columns = float_limbs("s", values, diffs) | float_squares("q", values, diffs)
+    sums = {
+        name: np.array([column[keys == key].sum() for key in range(4)]) for name, column in columns.items()
+    }
+    counts = np.array([diffs[keys == key].sum() for key in range(4)])
+    totals = [
+        sum((Fraction(value) * diff for key, value, diff in rows if key == group), Fraction(0))
+        for group in range(4)
+    ]
+    if all(abs(total) < 2**1000 for total in totals):
+        assert nearest("s", sums, 4).tolist() == [float(total) for total in totals]
+    quick = nearest_of_limbs(limbs_of("s", sums))
+    if quick is not None:
+        assert [
+            value for value, is_certain in zip(*map(np.ndarray.tolist, quick), strict=True) if is_certain
+        ] == [float(total) for total, is_certain in zip(totals, quick[1].tolist(), strict=True) if is_certain]
+    expected = [exact_spread(rows, group) for group in range(4)]
+    quick = spreads_of_limbs(limbs_of("s", sums), limbs_of("q", sums), counts)
+    if quick is not None:
+        for spread, value, is_certain in zip(expected, *map(np.ndarray.tolist, quick), strict=True):
+            assert not is_certain or value == float(spread)
+    rounded, exponents = spreads("s", "q", sums, counts, np.ones(4, np.bool_))
+    for spread, value, exponent in zip(expected, rounded.tolist(), exponents.tolist(), strict=True):
+        scaled = spread / Fraction(2) ** exponent
+        assert value == float(scaled)
+
+
+def test_ties_are_left_to_integers() -> None:
+    """A spread that lies between two floats, exactly or by less than a pair of floats shows, is uncertain."""
+    values, diffs = np.array([1.0, 2.0**53 + 2, 2.0**53 + 4]), np.ones(3, np.int64)
+    limbs = float_limbs("s", values, diffs) | float_squares("q", values, diffs)
+    sums = {name: np.array([column.sum(), column[1:].sum(), column[1]]) for name, column in limbs.items()}
+    quick = spreads_of_limbs(limbs_of("s", sums), limbs_of("q", sums), np.array([3, 2, 1]))
+    assert quick is not None
+    assert not quick[1][2], "the spread of one value is nothing but rounding"
+    assert spreads("s", "q", sums, np.array([3, 2, 1]), np.ones(3, np.bool_))[0][2] == 0
