@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
+from ..columns.ownership import PushedColumns
 from ..columns.whole_columns import AnyColumn, IntColumn, series_of
 from .schema import DIFF, empty_frame, with_diff
 
@@ -39,7 +40,7 @@ class Delta:
         """The number of entries, each a row with its diff."""
         self._words_by: dict[tuple[tuple[str, ...], int], Keys] = {}
         """The words of keys that were made of these rows: operators that keep them by the same key share the work."""
-        self._columns: dict[str, AnyColumn] | None = None
+        self._columns: Mapping[str, AnyColumn] | None = None
         self._diffs: Ints | None = None
         self._groups: Groups | None = None
         """The entries by equal rows, once they were brought together: whoever needs them next has them for nothing."""
@@ -59,9 +60,16 @@ class Delta:
     @staticmethod
     def of_columns(columns: Sequence[AnyColumn], diffs: Ints, *, is_consolidated: bool = False) -> Delta:
         """Return columns and their diffs, side by side, by reference."""
+        return Delta.of_mapping(
+            {column.name: column for column in columns}, diffs, is_consolidated=is_consolidated
+        )
+
+    @staticmethod
+    def of_mapping(columns: Mapping[str, AnyColumn], diffs: Ints, *, is_consolidated: bool = False) -> Delta:
+        """Return columns by name and their diffs, side by side, by reference."""
         delta = object.__new__(Delta)
         delta._frame = delta._groups = delta._words = None
-        delta._columns = {column.name: column for column in columns}
+        delta._columns = columns
         delta._diffs = diffs
         delta.height = len(diffs)
         delta._words_by = {}
@@ -125,6 +133,18 @@ class Delta:
         series = [series_of(columns[name]) for name in names if name != DIFF]
         return frame_of([*series, pl.Series(DIFF, self.diffs)])
 
+    @property
+    def pushed_columns(self) -> PushedColumns | None:
+        """Return the columns if they are still those that were pushed, copied as far as they were read."""
+        return self._columns if isinstance(self._columns, PushedColumns) else None
+
+    def with_values(self, change: Callable[[pl.Series], pl.Series]) -> Delta:
+        """Return the same entries with each column changed by a function; pushed columns are when they are first read."""
+        pushed = self.pushed_columns
+        if pushed is not None:
+            return Delta.of_mapping(pushed.changed(change), self.diffs, is_consolidated=self.is_consolidated)
+        return Delta(frame_of([*map(change, self.frame.get_columns())]), self.is_consolidated)
+
     def where(self, mask: Mask) -> Delta:
         """Return the entries where the mask is true."""
         if self.height > MANY_ROWS:
@@ -136,6 +156,9 @@ class Delta:
         columns, diffs = self._columns, self.diffs[index]
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
+        if isinstance(columns, PushedColumns):
+            rows = [at(columns.as_pushed(name), index) for name in columns]
+            return Delta.of_columns(rows, diffs, is_consolidated=self.is_consolidated)
         columns_at: list[AnyColumn] = [
             IntColumn(name, column.values[index]) if isinstance(column, IntColumn) else at(column, index)
             for name, column in columns.items()

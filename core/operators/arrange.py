@@ -87,12 +87,14 @@ class Arrange(KeyedOperator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the rows of the change; the change itself goes through."""
         (delta,) = deltas
+        if self._first is not None:
+            keeps_all = self.holds_rows and self._where is None and not self._skip_null_keys
+            kept = delta if keeps_all else Delta(self._kept(delta.frame))
+            if kept.height:
+                self.spine.stage(first_rows_moved(self.spine, self._keys, kept, self._first))
+            return delta
         frame = self._kept(delta.frame)
         expired = None if self._expired is None else self._expired.value
-        if self._first is not None:
-            if frame.height:
-                self.spine.stage(first_rows_moved(self.spine, self._keys, frame, self._first))
-            return delta
         if expired is None or not len(expired):
             self.spine.stage_rows(frame)
             return delta

@@ -17,7 +17,6 @@ from ..columns.kernels import (
     Ints,
     Keys,
     Mask,
-    frame_of,
     gather,
     has_floats,
     stack,
@@ -56,10 +55,9 @@ class Append(Operator):
 
 def _plain(delta: Delta) -> Delta:
     """Return the delta with 0.0 for -0.0, so that equal rows look alike from here on."""
-    if not any(map(has_floats, delta.frame.dtypes)):
+    if delta.pushed_columns is None and not any(map(has_floats, delta.frame.dtypes)):
         return delta
-    columns = [with_plain_zeros(column) for column in delta.frame.get_columns()]
-    return Delta(frame_of(columns), delta.is_consolidated)
+    return delta.with_values(with_plain_zeros)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

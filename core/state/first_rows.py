@@ -12,6 +12,7 @@ import polars as pl
 from ..columns.grouping import Groups, boundaries, group, group_columns
 from ..columns.kernels import Index, Ints, gather, key_words, stack
 from ..columns.order_words import has_order_word, order_words
+from ..data.delta import Delta
 from ..data.schema import DIFF, Order
 from .lookup import first_rows, rows_change
 from .partitioning import KeyColumns
@@ -25,21 +26,20 @@ FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """The least and the greatest word."""
 
 
-def first_rows_moved(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, count: int) -> Run:
+def first_rows_moved(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -> Run:
     """Return the rows that become one of the first ``count`` of their key, minus those that no longer are one.
 
-    ``frame`` are new rows, none of them a retraction. Cost: a pass over them; the rest follows the rows that may be among the first.
+    ``delta`` has new rows, none of them a retraction. Cost: a pass over them; the rest follows the rows that may be among the first.
     """
-    assert int(frame.get_column(DIFF).to_numpy().min()) > 0, (
-        "rows are kept apart only where none is retracted"
-    )
+    assert int(delta.diffs.min()) > 0, "rows are kept apart only where none is retracted"
     layout = spine.layout
     order = layout.order[0]
     if has_order_word(layout.payload[order.column]):
-        rows = _reaching(spine, keys, frame, order, count)
-        frame = frame if len(rows) == frame.height else gather(frame, rows)
+        looked_at = delta.frame_with(dict.fromkeys((*keys.names, order.column)))
+        rows = _reaching(spine, keys, looked_at, order, count)
+        frame = (delta if len(rows) == len(delta) else delta.take(rows)).frame
     else:
-        frame = first_among(keys, frame, order, count)
+        frame = first_among(keys, delta.frame, order, count)
     if not frame.height:
         return empty_run(layout)
     new = run_of_rows(layout, keys, frame)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import evercurrent as ec
+import evercurrent.views.connectors.pushed_frames as pushed_frames_module
 
 TYPES = {"k": pl.Int64, "s": pl.String}
 LONG_TEXT = "a text that is longer than twelve bytes"
@@ -157,3 +160,120 @@ def test_what_a_function_has_made_of_rows_can_be_written_over() -> None:
     engine.push("rows", {"k": [1, 2]})
     engine.push("rows", {"k": [3]})
     assert sorted(view.deltas().frame()["k"].to_list()) == [2, 4, 6]
+
+
+READ: dict[str, Callable[[ec.Source, ec.Source], ec.Collection]] = {
+    "rows": lambda rows, other: rows,
+    "filtered": lambda rows, other: rows.filter(pl.col("k") % 2 == 0),
+    "all pass": lambda rows, other: rows.filter(pl.col("k") >= 0).with_columns(y=pl.col("x") * 2),
+    "counts": lambda rows, other: rows.group_by("k").agg(n=pl.len()),
+    "sums": lambda rows, other: rows.group_by("k", "s").agg(total=pl.col("x").sum(), most=pl.col("y").max()),
+    "medians": lambda rows, other: rows.group_by("k").agg(pl.col("x").median(), pl.col("y").n_unique()),
+    "distinct": lambda rows, other: rows.select("k", "y").unique(),
+    "joined": lambda rows, other: rows.join(other, on="k", how="left"),
+    "top": lambda rows, other: rows.top_k(3, by=["y", "x", "k"]),
+    "top of keys": lambda rows, other: rows.group_by("k").top_k(2, by=["x", "y"]),
+    "users": lambda rows, other: rows.map_batches(lambda frame: frame, schema=rows.schema),
+    "windows": lambda rows, other: rows.window(ec.fixed("10s")).group_by("k").agg(n=pl.len()),
+}
+
+
+def pushed_frames(epochs: int) -> list[tuple[pl.DataFrame, list[np.ndarray[Any, Any]]]]:
+    """Frames over memory of numpy, and that memory."""
+    generator, frames = np.random.default_rng(5), []
+    for _ in range(epochs):
+        height = int(generator.integers(2, 40))
+        memory = {
+            "k": generator.integers(0, 5, height),
+            "x": np.where(generator.random(height) < 0.2, -0.0, generator.normal(0, 9, height).round(1)),
+            "y": generator.integers(0, 9, height),
+            "at": generator.integers(0, 10**8, height).view("datetime64[us]"),
+        }
+        texts = [LONG_TEXT + str(number % 3) for number in range(height)]
+        frames.append((pl.DataFrame({**memory, "s": texts}), [*memory.values()]))
+    return frames
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "memory",
+        "recorded",
+        "checkpoint",
+        "workers",
+        "subscribed",
+        "one epoch",
+        "diffs",
+        "retracting",
+        "ledger",
+    ],
+)
+def test_columns_that_are_copied_when_they_are_read_can_be_written_over(
+    name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each frame is written over as soon as it is pushed, or by a subscriber: with the results of frames that are not."""
+    monkeypatch.setattr(pushed_frames_module, "MANY_ROWS", 0)
+    options_of: dict[str, dict[str, Any]] = {
+        "recorded": {"record": True},
+        "checkpoint": {"checkpoint": tmp_path / "kept", "record": True},
+        "workers": {"workers": 2},
+        "ledger": {"on_bad_rows": "ledger"},
+    }
+    options = options_of.get(how, {})
+    types = {"k": pl.Int64, "x": pl.Float64, "y": pl.Int64, "at": pl.Datetime("us"), "s": pl.String}
+
+    def declared_in(engine: ec.Engine) -> ec.View:
+        rows = engine.source(
+            "rows",
+            types,
+            kind="diffs" if how in ("diffs", "retracting") else "append",
+            event_time="at" if name == "windows" else None,
+        )
+        other = engine.source("other", {"k": pl.Int64, "label": pl.Int64})
+        return engine.view("view", READ[name](rows, other))
+
+    expected, engine = ec.Engine(), ec.Engine(**options)
+    truth, view = declared_in(expected), declared_in(engine)
+    memory: list[np.ndarray[Any, Any]] = []
+
+    def write_over(*_: object) -> None:
+        for values in memory:
+            values[:] = values[::-1].copy()
+
+    if how == "subscribed":
+        view.subscribe(write_over)
+    with engine.epoch() if how == "one epoch" else nullcontext():
+        for each in (expected, engine):
+            each.push("other", pl.DataFrame({"k": [1, 2, 3], "label": [7, 8, 9]}))
+        for frame, memory in pushed_frames(4):
+            if how == "retracting":
+                signs = np.ones(frame.height, np.int64)
+                frame, memory = frame.with_columns(_diff=pl.Series(signs)), [*memory, signs]
+            expected.push("rows", frame.to_dicts())
+            engine.push("rows", frame)
+            write_over()
+            if how == "retracting":
+                gone = frame.head(1).with_columns(_diff=pl.lit(-1))
+                expected.push("rows", gone.to_dicts())
+                engine.push("rows", gone)
+    for each in (expected, engine):
+        each.push("other", pl.DataFrame({"k": [4, 0], "label": [1, 2]}))
+    columns = truth.read().columns
+    assert view.read().sort(columns).equals(truth.read().sort(columns))
+    if "record" in options:
+        assert [row for frame in engine.fork().views["view"].deltas() for row in frame.rows()]
+
+
+def test_what_an_epoch_that_fails_was_given_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that a user keeps refers to the rows; whoever looks at them later sees those that were pushed."""
+    monkeypatch.setattr(pushed_frames_module, "MANY_ROWS", 0)
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64})
+    view = engine.view("view", rows.group_by("k").agg(pl.col("x").cast(pl.Int8).sum()))
+    numbers, values = np.array([1, 2]), np.array([1, 1000])
+    with pytest.raises(ec.InputError):
+        engine.push("rows", pl.DataFrame({"k": numbers, "x": values}))
+    values[:] = 5
+    engine.push("rows", pl.DataFrame({"k": numbers, "x": values}))
+    assert sorted(view.read().rows()) == [(1, 5), (2, 5)]

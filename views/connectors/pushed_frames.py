@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.json_texts import as_text
+from evercurrent.core.columns.kernels import MANY_ROWS
 from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
 from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.columns.time_texts import READ_AS
@@ -63,19 +64,25 @@ class PushedFrame:
     origin: Origin
     types: Mapping[str, str]
     """The names of column types in the library of origin, where these are not those of polars."""
+    is_owned: bool = True
+    """Whether nobody else can write into its memory."""
 
     def type_of(self, column: str) -> str:
         """Return the type of a column as the library of origin names it."""
         return self.types.get(column, str(self.frame.schema[column]))
 
 
-def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
+def pushed_frame(where: str, schema: pl.Schema, data: Any, *, is_copied: bool = True) -> PushedFrame:
     """Return the rows of any pushed data, in memory that no other code can write.
+
+    Unless it ``is_copied``, a frame of polars with many rows is left where it is.
 
     Raises:
         InputError: no frame can be made of it; names the column and the row, as far as they are known.
     """
     if isinstance(data, pl.DataFrame):
+        if not is_copied and data.height > MANY_ROWS:
+            return PushedFrame(data.rechunk(), "polars", {}, is_owned=False)
         return PushedFrame(owned(data.rechunk()), "polars", {})
     if isinstance(data, tuple) and not all(isinstance(value, ONE_VALUE) for value in data):
         data = list(data)

@@ -12,6 +12,7 @@ import polars as pl
 
 from evercurrent.core.columns.kernels import Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.columns.ownership import PushedColumns
 from evercurrent.core.columns.whole_columns import is_ones, ones
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
@@ -295,14 +296,16 @@ def _sequence(
     return names
 
 
-def accepted(source: Source, data: Any) -> Delta:
+def accepted(source: Source, data: Any, *, is_copied: bool = True) -> Delta:
     """Return a pushed frame as a delta, with its columns in the order of the source.
+
+    Unless it ``is_copied``, the delta may have ``pushed_columns``, which are the caller's to ``own`` in time.
 
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
     where = f"source {source.name!r}"
-    pushed = pushed_frame(where, source.read_as, data)
+    pushed = pushed_frame(where, source.read_as, data, is_copied=is_copied or source.format is not None)
     if source.format is not None:
         decoded = source.decoded(pushed)
         decoded.require_all(where)
@@ -348,7 +351,12 @@ def delta_of(source: Source, pushed: PushedFrame) -> Delta:
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
     for name in source.sequence_by:
         _require_sequence(where, frame.get_column(name))
-    delta = Delta.of_columns(frame.get_columns(), diffs)
+    if pushed.is_owned:
+        delta = Delta.of_columns(frame.get_columns(), diffs)
+    else:
+        delta = Delta.of_mapping(
+            PushedColumns(frame.get_columns()), diffs if is_ones(diffs) else diffs.copy()
+        )
     return delta if is_ones(diffs) or diffs.all() else delta.take(np.flatnonzero(diffs))
 
 

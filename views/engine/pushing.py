@@ -14,7 +14,6 @@ from evercurrent.core.data.durations import instant
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
-from evercurrent.core.state.ledger import Refused
 
 from ..concurrency.turns import Guard
 from ..connectors.positions import Position, copied
@@ -157,13 +156,22 @@ class Pushing(ServedViews, ABC):
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
         with self._running.giving_way:
-            refused: tuple[Refused, ...] = ()
             if self.on_bad_rows == "fail":
-                delta = accepted(declared, data)
+                # A subscriber may write into what was pushed.
+                is_copied = block is not None or self._running.readers.has_any
+                batch = replace(batch, delta=accepted(declared, data, is_copied=is_copied))
             else:
                 delta, refused = accepted_apart(declared, data)
-            moved = None if watermark is None else self._instant(source, watermark)
-            return self._take(block, replace(batch, delta=delta, watermark=moved, refused=refused), at)
+                batch = replace(batch, delta=delta, refused=refused)
+            if watermark is not None:
+                batch = replace(batch, watermark=self._instant(source, watermark))
+            pushed = batch.pushed_columns
+            try:
+                return self._take(block, batch, at)
+            finally:
+                del batch
+                if pushed is not None and (columns := pushed()) is not None:
+                    columns.own()
 
     @tagged("views.engine:Engine.apush")
     async def apush(

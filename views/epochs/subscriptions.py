@@ -298,6 +298,11 @@ class Readers:
             named = self._named.pop(earlier)
         return named if named is None or isinstance(named, int) else named.delivered
 
+    @property
+    def has_any(self) -> bool:
+        """Return whether any view has a subscription, which is called with its changes."""
+        return any(view._subscriptions for view in self._views.values())
+
     def enter(self, subscription: Subscription, key: str) -> None:
         """Register the subscription of a name; an earlier one of the name has been closed."""
         self._named[key] = subscription
