@@ -174,7 +174,7 @@ def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
     has[owners] = True
     first: list[Ints] = []
     tied: Index | None = None
-    for column in words:
+    for place, column in enumerate(words):
         column = column if tied is None else column[tied]
         if not column.any():
             first.append(np.zeros(count, np.int64))
@@ -182,6 +182,8 @@ def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:
         least = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(least, owners, column)
         first.append(np.where(has, least, 0))
+        if place == len(words) - 1:
+            break
         ties = np.flatnonzero(column == least[owners])
         if len(ties) < len(owners):
             owners, tied = owners[ties], ties if tied is None else tied[ties]

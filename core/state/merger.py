@@ -13,9 +13,12 @@ from ..columns.kernels import FEW_VALUES
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .merge_policy import due_from
 from .row_merge import merged_rows
-from .run import Layout, Run, empty_run, merge
+from .run import FEW_ENTRIES, Layout, Run, added_to, empty_run, merge
 from .version import Version
 from .waiting import Waiting, rows_in
+
+REPEATED = 4
+"""A run of at least one in so many entries of the run before it is added to that one at once, if their keys are mostly the same."""
 
 Runs = tuple[Run, ...]
 
@@ -47,6 +50,7 @@ class Merger:
     def piled_gradually(self, runs: Runs, merging: Merging, added: int) -> tuple[Runs, Merging]:
         """Merge what is due: large runs in steps, of which this epoch does those that its entries pay for."""
         behind = end_of(merging, runs) if merging else 0
+        runs = (*runs[:behind], *self._without_repeated(runs[behind:]))
         while (start := self._due(runs[behind:])) is not None:
             due = runs[behind + start :]
             if sum([run.size for run in due]) > max(GRADUAL_FROM, AT_ONCE * added) and self.most is None:
@@ -57,6 +61,22 @@ class Merger:
             runs, merging, moved = advanced(self.layout, runs, merging, added, self._due)
             self.count(moved)
         return runs, merging
+
+    def _without_repeated(self, runs: Runs) -> Runs:
+        """Return the runs, the last one added to the one before it where epochs go over the same keys again and again.
+
+        So an epoch that touches much of a state finds all of it in one run. Cost: some entries for each one of the last run.
+        """
+        if len(runs) < 2 or self.layout.by_row or self.most is not None:
+            return runs
+        large, small = runs[-2:]
+        if not FEW_ENTRIES <= small.size <= large.size <= REPEATED * small.size:
+            return runs
+        together = added_to(large, small)
+        if together is None:
+            return runs
+        self.count(large.size + small.size)
+        return (*runs[:-2], *filter(len, [together]))
 
     def tidied(self, version: Version, sorted_waiting: Callable[[Waiting], Run]) -> Version:
         """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.

@@ -198,7 +198,9 @@ def make_run(
     differs = differing(keys)
     differs |= differing(rows)
     starts = np.flatnonzero(differs)
-    return _reduced(keys.take(starts), payload, sums.items(), rows.take(starts), Segments(order, starts))
+    if len(starts) < len(order):
+        keys, rows = keys.take(starts), rows.take(starts)
+    return _reduced(keys, payload, sums.items(), rows, Segments(order, starts))
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
@@ -211,7 +213,7 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     if len(runs) == 1:
         return runs[0]
     if not layout.by_row and len(runs[0]) >= max(FEW_ENTRIES, sum(map(len, runs[1:]))):
-        added = _added_to(runs[0], merge(layout, runs[1:]))
+        added = added_to(runs[0], merge(layout, runs[1:]))
         if added is not None:
             return added
     keys = Keys.concat([run.keys for run in runs])
@@ -227,8 +229,8 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     return _reduced(groups.keys, payload, columns, None, groups)
 
 
-def _added_to(large: Run, small: Run) -> Run | None:
-    """Return the same as ``merge``, in less time; None if many keys are new or some of their words collide."""
+def added_to(large: Run, small: Run) -> Run | None:
+    """Return the same as ``merge`` of two runs of one entry per key, in less time; None if many keys are new or some of their words collide."""
     keys, words = large.keys, small.keys
     if (keys.second is None) != (words.second is None):
         return None

@@ -19,7 +19,7 @@ from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.gradual import GradualMerge
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.partitioning import KeyColumns
-from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
+from evercurrent.core.state.run import FEW_ENTRIES, Layout, Run, empty_run, make_run, run_of_rows
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile
@@ -197,3 +197,31 @@ def test_a_merge_is_not_there_without_its_last_run() -> None:
     runs = tuple(empty_run(Layout()) for _ in range(2))
     assert GradualMerge.of(runs).place_in(runs) == 0
     assert GradualMerge.of(runs).place_in(runs[:1]) is None
+
+
+def test_epochs_over_the_same_keys_are_added_to_one_run() -> None:
+    """The state is one run and is moved once for each epoch; a few epochs of other keys, or of few of them, pile up."""
+    spine, size = Spine(Layout()), FEW_ENTRIES * merger_module.REPEATED
+    words = np.sort(np.random.default_rng(3).integers(0, 2**63, size, np.int64).astype(np.uint64))
+    totals = np.zeros(size, np.int64)
+
+    def push(chosen: Any, words: Any = words) -> Run:
+        diffs = np.arange(1, len(chosen) + 1)
+        spine.stage(make_run(Layout(), Keys(words[chosen]), pl.DataFrame(), {DIFF: diffs}))
+        before = spine.version.parts[0]
+        spine.commit()
+        np.add.at(totals, chosen, diffs)
+        return before[0] if before else empty_run(Layout())
+
+    push(np.arange(size))
+    for epoch in range(1, 8):
+        before, moved = push(np.arange(epoch % 4, size, 1 + epoch % 3)), spine.touched
+        assert len(spine.runs) == 1
+        assert moved <= epoch * (merger_module.REPEATED + 1) * size
+        assert spine.runs[0] is not before, "a reader of the last commit keeps its run"
+    assert spine.totals(Keys(words))[DIFF].tolist() == totals.tolist()
+    push(np.arange(FEW_ENTRIES - 1))
+    assert len(spine.runs) == 2, "so few entries wait for others"
+    assert spine.totals(Keys(words))[DIFF].tolist() == totals.tolist()
+    push(np.arange(size // 2), words[: size // 2] + np.uint64(1))
+    assert len(spine.runs) > 1, "other keys are merged as they pile up"
