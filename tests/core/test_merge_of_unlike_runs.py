@@ -64,7 +64,7 @@ def test_it_is_what_a_merge_makes(
     found = merge(layout, parts)
     monkeypatch.setattr(runs, "FEW_NEW", 0)
     taken_up = merge(layout, parts)
-    monkeypatch.setattr(runs, "_added_to", lambda large, small: None)
+    monkeypatch.setattr(runs, "added_to", lambda large, small: None)
     merged = merge(layout, parts)
     assert merged.keys.first.tolist() == sorted(merged.keys.first.tolist())
     assert found.keys.first.tolist() == taken_up.keys.first.tolist() == merged.keys.first.tolist()
