@@ -89,9 +89,9 @@ class Arrange(KeyedOperator):
         (delta,) = deltas
         if self._first is not None:
             keeps_all = self.holds_rows and self._where is None and not self._skip_null_keys
-            kept = delta if keeps_all else Delta(self._kept(delta.frame))
-            if kept.height:
-                self.spine.stage(first_rows_moved(self.spine, self._keys, kept, self._first))
+            kept_rows = delta if keeps_all else Delta(self._kept(delta.frame))
+            if kept_rows.height:
+                self.spine.stage(first_rows_moved(self.spine, self._keys, kept_rows, self._first))
             return delta
         frame = self._kept(delta.frame)
         expired = None if self._expired is None else self._expired.value
