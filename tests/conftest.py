@@ -8,6 +8,7 @@ generates all of its number.
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let the run have a folder of its own for what is temporary: workers of pytest-xdist have that of the process that starts them."""
     if not hasattr(config, "workerinput"):
         config.stash[FOLDER] = run_folder.begin()
+    # A script's background jobs ignore Ctrl-C, with all that they start; tests interrupt themselves and what they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
