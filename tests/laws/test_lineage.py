@@ -12,8 +12,10 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
+from evercurrent.views.tracing import indexes
+from evercurrent.views.tracing.sorted_ahead import SortedAhead
 from harness import contents
-from oracle import freeze
+from oracle import Bag, freeze
 from retained_case import declared, engine_after
 from strategies import Case, cases, of_profile
 
@@ -163,6 +165,32 @@ def test_windows_and_sessions(kind: str, keyed: bool, trigger: bool, epochs: lis
             assert tuple(map(freeze, row)) not in contents(without.views[name]).counts, (row, found)
 
 
+@of_profile(0.3, quick=20)
+@given(case=cases(trusted=False, max_lines=3))
+def test_it_is_the_same_where_parts_are_scanned(case: Case) -> None:
+    """As large ones are until a thread has sorted them; here none does, and then one does at any time."""
+    engine = engine_after(case)
+    rows = [(name, row) for name, view in engine.views.items() for row in view.read().head(3).rows()]
+    results = []
+    for scanned_from, sorts in ((1 << 62, True), (1, False), (1, True)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(indexes, "SCANNED_FROM", scanned_from)
+            if not sorts:
+                patched.setattr(SortedAhead, "begin", lambda *_: None)
+            fork = engine.fork()
+            results.append([lineage_of(fork, name, row) for name, row in rows])
+    assert results[0] == results[1] == results[2]
+
+
+def lineage_of(engine: ec.Engine, view: str, row: Any) -> Any:
+    """Its rows by source, or why there are none."""
+    try:
+        found = engine.views[view].lineage(row)
+    except ec.InputError as refused:
+        return str(refused)
+    return {source: Bag.of(rows) for source, rows in found.items()}
+
+
 def test_a_look_up_costs_what_it_finds() -> None:
     """Not what the states hold: rows are sorted once, and those of a later epoch when they have come."""
     engine = ec.Engine()
@@ -173,20 +201,20 @@ def test_a_look_up_costs_what_it_finds() -> None:
     size = 100_000
     numbers = pl.int_range(size, eager=True)
     engine.push("sales", {"shop": numbers // 20, "item": numbers % 7, "price": numbers % 100})
-    indexes = engine._indexes
+    own = engine._indexes
     assert sizes.lineage({"items": 7, "total": 190})["sales"].height == 1000
-    first = indexes.indexed
+    first = own.indexed
     assert first >= size
-    touched = indexes.touched
+    touched = own.touched
     found = shops.lineage({"shop": 17})
     assert found["sales"].height == 20
-    assert indexes.indexed == first
-    assert indexes.touched - touched <= 2 * (20 + 7 + 1)
-    touched = indexes.touched
+    assert own.indexed == first
+    assert own.touched - touched <= 2 * (20 + 7 + 1)
+    touched = own.touched
     engine.push("sales", {"shop": [17, 18], "item": [100, 200], "price": [1, 2]})
     assert shops.lineage({"shop": 17})["sales"].height == 21
-    assert indexes.indexed - first <= 2 * (2 + 2 + 4)
-    assert indexes.touched - touched <= 60
+    assert own.indexed - first <= 2 * (2 + 2 + 4)
+    assert own.touched - touched <= 60
 
 
 @pytest.mark.parametrize(("view", "row", "expected"), CASES)

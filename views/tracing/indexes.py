@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,8 +26,13 @@ from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
 from ..proving.row_frames import is_among
+from .sorted_ahead import SortedAhead
 
 Part = Run | Chunk
+
+SCANNED_FROM, FEW_VALUES = 1 << 17, 1 << 12
+"""Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values: sorting one
+takes some twenty times as long, and nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Indexes:
         self.indexed: int = 0
         self.touched: int = 0
         self._sorted: WeakKeyDictionary[Part, dict[tuple[str, ...], _Sorted]] = WeakKeyDictionary()
+        self._ahead = SortedAhead()
         self._copies: dict[str, _FinishedRows] = {}
         self.guard = Guard()
 
@@ -96,10 +103,7 @@ class Indexes:
             if keys is not None and isinstance(part, Run):
                 places = np.unique(expand(*part.find(keys))[0])
             elif names:
-                chosen = self._columns(part, names)
-                if chosen not in words:
-                    words[chosen] = np.unique(_first_words(lookup_values, chosen[1:]))
-                places = np.sort(self._order(part, chosen).of(words[chosen]))
+                places = self._places(part, lookup_values, words)
             else:
                 places = self._within(part, span)
             if len(places):
@@ -122,6 +126,11 @@ class Indexes:
             rows = groups.readable.contents(_of_keys(groups.readable, versions, lookup_values))
             self.touched += rows.height
             return _counted(_only(rows, lookup_values))
+        if lookup_values.width and set(lookup_values.columns) <= set(groups.readable.key_types):
+            narrow = self._of_partial_keys(groups.readable, versions, lookup_values)
+            rows = groups.readable.contents(narrow)
+            self.touched += rows.height
+            return _counted(_only(rows, lookup_values))
         copy = self._copies.setdefault(f"{groups.identity} {in_force().format}", _FinishedRows(groups.schema))
         self.indexed += copy.catch_up(groups.readable, versions)
         return self.rows(copy.spine.version.parts, lookup_values, span)
@@ -132,6 +141,32 @@ class Indexes:
             gone = [name for name in self._copies if name.partition(" ")[0] not in identities]
             for name in gone:
                 del self._copies[name]
+
+    def _of_partial_keys(
+        self, readable: Readable, versions: tuple[Version, ...], lookup_values: pl.DataFrame
+    ) -> tuple[Version, ...]:
+        """Return the versions with the groups alone whose keys have these values in some of their columns."""
+        words: dict[tuple[str, ...], Words] = {}
+        runs = readable.reads[0].at(versions[0]).runs
+        keys = [run.keys.take(self._places(run, lookup_values, words)) for run in runs]
+        own = group(Keys.concat(keys)).keys if keys else Keys(np.zeros(0, np.uint64))
+        return narrowed(readable.reads[0], versions[0], own), *versions[1:]
+
+    def _places(self, part: Part, lookup_values: pl.DataFrame, words: dict[tuple[str, ...], Words]) -> Index:
+        """Return the positions of the rows of a part that may have one of these values, in order.
+
+        A large part is scanned until a thread has sorted it. ``words`` keeps those of the values.
+        """
+        chosen = self._columns(part, lookup_values.columns)
+        is_large = len(part) >= SCANNED_FROM and lookup_values.height <= FEW_VALUES
+        if is_large and chosen not in self._sorted.get(part, ()):
+            places = _scanned(_frame(part), lookup_values)
+            if places is not None:
+                self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
+                return places
+        if chosen not in words:
+            words[chosen] = np.unique(_first_words(lookup_values, chosen[1:]))
+        return np.sort(self._order(part, chosen).of(words[chosen]))
 
     def _within(self, part: Part, span: Span | None) -> Index:
         """Return the positions of the rows of a span of event time, or of all."""
@@ -144,7 +179,9 @@ class Indexes:
     def _columns(self, part: Part, names: Sequence[str]) -> tuple[str, ...]:
         """Return by which of these columns to look up: by those by which the part is sorted already, or by all of them."""
         kind = f"hash {in_force().format}"
-        sorted_by = [by for by in self._sorted.get(part, ()) if by[0] == kind and set(by[1:]) <= set(names)]
+        # A thread may add another order meanwhile.
+        there = tuple(self._sorted.get(part, ()))
+        sorted_by = [by for by in there if by[0] == kind and set(by[1:]) <= set(names)]
         return max(sorted_by, key=len, default=(kind, *sorted(names)))
 
     def _order(self, part: Part, by: tuple[str, ...]) -> _Sorted:
@@ -174,6 +211,20 @@ def with_diffs(part: Part, places: Index) -> pl.DataFrame:
 
 def _first_words(frame: pl.DataFrame, names: Sequence[str]) -> Words:
     return key_words([frame.get_column(name) for name in names], frame.height).first
+
+
+def _scanned(frame: pl.DataFrame, lookup_values: pl.DataFrame) -> Index | None:
+    """Return the positions of the rows that have, in each column that compares exactly, one of the values; None if no column does.
+
+    These are all rows with one of the combinations of values, and perhaps others.
+    """
+    mask = None
+    for name, dtype in lookup_values.schema.items():
+        if dtype.is_integer() or dtype in (pl.String, pl.Boolean, pl.Date):
+            values = lookup_values.get_column(name).unique()
+            own = frame.get_column(name).is_in(values.implode(), nulls_equal=True).to_numpy()
+            mask = own if mask is None else mask & own
+    return None if mask is None else np.flatnonzero(mask)
 
 
 def _only(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
