@@ -6,11 +6,12 @@ it, and with another driver: an engine with any number of workers, or a query in
 
 from __future__ import annotations
 
+import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from oracle import Bag, TooLargeError
 from spark.offered import Offering
 from spark.test_filled_in_buckets import frozen, held
 from spark.twins import counted
-from strategies import Case, Draw, Epoch, cases, of_profile
+from strategies import Case, Draw, Epoch, Program, cases, of_profile
 
 Where = tuple[str, int]
 """A kind of driver, and its workers or buckets."""
@@ -103,11 +104,25 @@ def failing(number: int, error: type[BaseException]) -> Iterator[None]:
         yield
 
 
+def lines_with(program: Program, sources: Collection[str]) -> tuple[str, ...]:
+    """The lines of a program that need these sources only."""
+    missing, lines = {*program.sources} - {*sources}, []
+    for line in program.lines:
+        name, text = line.split(" = ", 1)
+        if missing.intersection(re.findall(r"\w+", text)):
+            missing.add(name)
+        else:
+            lines.append(line)
+    return tuple(lines)
+
+
 class Driver(ABC):
     """What runs the views of a program."""
 
     retained = True
     """Whether the sources retain their rows."""
+    there: tuple[str, ...] | None = None
+    """The sources that are declared by now; None: all of the program."""
 
     def __init__(self, case: Case, shown: Mapping[str, str], store: Store | None, size: int) -> None:
         self.case, self.shown, self.store, self.size = case, dict(shown), store, size
@@ -117,11 +132,20 @@ class Driver(ABC):
         sources = {
             name: engine.source(name, columns, kind="diffs", retained=self.retained)
             for name, columns in self.case.program.sources.items()
+            if self.there is None or name in self.there
         }
-        lines = self.case.program.run(sources)
+        lines = self.lines_over(sources)
         for name, line in shown.items():
             engine.view(name, lines[line])
         return engine, lines
+
+    def lines_over(self, sources: Mapping[str, Any]) -> dict[str, Any]:
+        """The lines of the program that need no other sources."""
+        program = self.case.program
+        return replace(program, lines=lines_with(program, list(sources))).run(sources)
+
+    @abstractmethod
+    def source(self, name: str) -> None: ...
 
     @abstractmethod
     def add(self, name: str, line: str) -> None: ...
@@ -150,6 +174,11 @@ class OfEngine(Driver):
         kept = None if store is None else ec.Checkpoint(store, drop=NAMES)  # type: ignore[arg-type]
         self.engine, self.lines = self.declared(shown, workers=size, checkpoint=kept)
         self.engine.ready()
+
+    def source(self, name: str) -> None:
+        columns = self.case.program.sources[name]
+        self.engine.source(name, columns, kind="diffs", retained=self.retained)
+        self.lines = self.lines_over(self.engine.sources)
 
     def add(self, name: str, line: str) -> None:
         self.engine.view(name, self.lines[line], replace=True)
@@ -184,6 +213,9 @@ class InBuckets(Driver):
             rebucket(store, size)
         plan = self.declared(shown)[0].declared
         self.offering = Offering(plan, store, buckets=size, elsewhere=elsewhere, drop=NAMES)
+
+    def source(self, name: str) -> None:
+        self.offering = self.offering.redeclared(self.declared(self.shown)[0].declared)
 
     def _change(self, shown: dict[str, str]) -> None:
         if shown != self.shown:
