@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from hypothesis import assume, example, given
 import evercurrent as ec
 from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.views.engine import fills
+from evercurrent.views.partitioned import workers as workers_module
 from harness import contents
 from laws.test_declared_later import HEADS, Live
 from strategies import Case, Draw, Epoch, cases, of_profile
@@ -40,17 +42,17 @@ class Filled(Live):
     def do(self, what: str, view: int, line: int) -> None:
         names = list(self.lines)
         name, defined = f"view {view}", names[line % len(names)]
-        filling = self.engine._running.fills.get(name)
         if what == "fill":
             self._fill(name, defined)
-        elif what == "advance" and filling is not None:
+        elif what == "advance" and name in self.engine._running.fills:
             for _ in range(line + 1):
-                filling.advance()
+                self.engine._running.fills[name].advance()
         elif what == "complete" and name in self.pending:
             self._complete(name)
         elif what == "kill" and self.path is not None and self.shown:
             self._kill()
         elif what in ("add", "drop"):
+            was_shown = name in self.shown
             try:
                 before = self.engine.epoch_number
                 super().do(what, view, line)
@@ -58,7 +60,7 @@ class Filled(Live):
                 if "is being filled from it" not in str(refused) or self.engine.epoch_number != before:
                     raise
             else:
-                if what == "drop" and name in self.pending:
+                if what == "drop" and name in self.pending and not was_shown:
                     self.engine.drop_view(name)
                 self.pending.pop(name, None)
         self.check()
@@ -75,13 +77,17 @@ class Filled(Live):
             made.read()
 
     def _complete(self, name: str) -> None:
-        before = self.engine.epoch_number
-        view = self.engine._running.fills[name].view
+        before, fills = self.engine.epoch_number, self.engine._running.fills
+        view = fills[name].view
         with self.engine.turn:
             view.wait()
-        assert self.engine.epoch_number == before + 1
+        appeared = [each for each in self.pending if each not in fills]
+        assert name in appeared, "it appears, after others that read what it replaces"
+        assert appeared == [name] or name in self.shown
+        assert self.engine.epoch_number == before + len(appeared)
         assert view is self.engine.views[name]
-        self.shown[name] = self.pending.pop(name)
+        for each in appeared:
+            self.shown[each] = self.pending.pop(each)
 
     def _kill(self) -> None:
         """The process ends; the program is started again, with the views that were being filled."""
@@ -89,7 +95,8 @@ class Filled(Live):
         before = self.engine.epoch_number
         replaced = [name for name in self.pending if name in self.shown]
         self.engine._running.fills.stop_all()
-        del self.engine
+        del self.engine, self.lines
+        gc.collect()  # No process ends here.
         for name in replaced:
             declared[name] = self.shown[name]
         self.shown = declared
@@ -103,8 +110,8 @@ class Filled(Live):
                 self.engine._running.fills[name].advance()
 
     def finish(self) -> None:
-        for name in list(self.pending):
-            self._complete(name)
+        while self.pending:
+            self._complete(next(iter(self.pending)))
         self.check()
 
 
@@ -132,10 +139,26 @@ REPLACED = [[("add", 0, 0)], [("fill", 0, 1), ("advance", 0, 0)], [("fill", 1, 1
 @example(HEADS, FILLED, True)
 @example(HEADS, REPLACED, False)
 def test_views_that_are_filled_meanwhile(case: Case, plan: list[list[Step]], durable: bool) -> None:
+    run(case, plan, durable=durable, workers=1)
+
+
+@of_profile(0.4, quick=15)
+@given(case=cases(), plan=steps(), durable=st.booleans(), workers=st.integers(2, 3))
+@example(HEADS, FILLED, True, 2)
+@example(HEADS, REPLACED, False, 3)
+def test_views_that_are_filled_while_workers_run(
+    case: Case, plan: list[list[Step]], durable: bool, workers: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(workers_module, "FEW_ROWS", 0)
+        run(case, plan, durable=durable, workers=workers)
+
+
+def run(case: Case, plan: list[list[Step]], *, durable: bool, workers: int) -> None:
     with in_small_pieces(), ExitStack() as kept_open:
         path = kept_open.enter_context(tempfile.TemporaryDirectory()) if durable else None
         try:
-            live = Filled(case, path, 1)
+            live = Filled(case, path, workers)
             for step in plan[0]:
                 live.do(*step)
             for number, epoch in enumerate(case.epochs, 1):

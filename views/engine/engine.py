@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 MOST_WORKERS = 64
 
 RECORD_ALONE = "rows are recorded as a source hands them on, and each worker sees a part of them"
-FILLED_ALONE = (
-    "the states are in the buckets of workers, and what these emit is not brought together for a fill"
-)
 RESIDENT_ALONE = (
     "workers hold the states in buckets, and the limit would free only the whole that is made of them"
 )
@@ -248,8 +245,6 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 since a source does not retain its rows or the result depends on when rows came. Nothing has changed.
             InputError: a value of it cannot be computed. Nothing has changed.
         """
-        if background:
-            self._require_one_worker("background=True", FILLED_ALONE)
         if on_progress is not None and not (background and callable(on_progress)):
             raise PlanError(
                 f"view {name!r}: on_progress={on_progress!r}; give a function of one FillProgress, together with background=True"

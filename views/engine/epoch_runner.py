@@ -337,7 +337,8 @@ class Running(EpochReads):
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
             return CircuitEvaluator(compiled, self.fills)
-        return WorkerEvaluator(self._plan, compiled, self._team, self._workers)
+        before = self._evaluator if isinstance(self._evaluator, WorkerEvaluator) else None
+        return WorkerEvaluator(self._plan, compiled, self._team, self._workers, self.fills, before)
 
     # The audience of epochs
 

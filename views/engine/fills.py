@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakSet
 
-from evercurrent.core.circuit.circuit import Deltas, NodeId
+from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import ArithmeticRefusedError, NotFilledError, PlanError
 from evercurrent.core.data.instants import spelled_briefly
@@ -121,6 +121,8 @@ class Filling:
         self.fill = fill
         self.state: FillState = "filling"
         self.error: BaseException | None = None
+        self.is_caught_up: bool = False
+        """Whether it has all that its inputs have emitted, and its caller has the turn: it needs them no more."""
         self._turn = turn
         self._adopt = adopt
         self._on_progress = on_progress
@@ -152,7 +154,7 @@ class Filling:
             self._places = compiled, places
         return self._places[1]
 
-    def took(self, compiled: Compiled, deltas: Deltas) -> None:
+    def took(self, compiled: Compiled, deltas: Mapping[NodeId, Delta]) -> None:
         """Note what a committed epoch has emitted. Cost: the nodes that the fill reads."""
         for identity, place in self.places_in(compiled).items():
             if place in deltas and (delta := deltas[place]).height:
@@ -261,8 +263,10 @@ class Filling:
             if self.state == "filling":
                 with self._computing():
                     self._catch_up()
+                self.is_caught_up = True
                 self._appear()
         except BaseException as error:
+            self.is_caught_up = False
             if self.state == "filling":
                 self.fail(error)
             raise
@@ -359,11 +363,17 @@ class Filling:
 class Fills(dict[str, Filling]):
     """The views of an engine that are being filled, by name, and those whose fill has failed."""
 
-    def took(self, compiled: Compiled, deltas: Deltas) -> None:
+    def took(self, compiled: Compiled, deltas: Mapping[NodeId, Delta]) -> None:
         """Pass the output of an epoch to all fills."""
-        for filling in self.values():
-            if filling.state == "filling":
-                filling.took(compiled, deltas)
+        for filling in self._pending():
+            filling.took(compiled, deltas)
+
+    def places_in(self, compiled: Compiled) -> frozenset[NodeId]:
+        """Return the nodes of a circuit whose output the fills need."""
+        return frozenset(place for each in self._pending() for place in each.places_in(compiled).values())
+
+    def _pending(self) -> Iterator[Filling]:
+        return (filling for filling in self.values() if filling.state == "filling")
 
     def require_kept(self, where: str, compiled: Compiled, but: Container[str] = ()) -> None:
         """Check that a circuit has all nodes that are read, ``but`` for these views.
@@ -371,8 +381,8 @@ class Fills(dict[str, Filling]):
         Raises:
             PlanError: one is not there; names the view that is being filled from it.
         """
-        for filling in self.values():
-            if filling.state != "filling" or filling.name in but:
+        for filling in self._pending():
+            if filling.name in but or filling.is_caught_up:
                 continue
             places = filling.places_in(compiled)
             missing = [label for identity, label in filling.fill.labels.items() if identity not in places]
@@ -381,6 +391,15 @@ class Fills(dict[str, Filling]):
                     f"{where}: view {filling.name!r} is being filled from it ({missing[0]}); wait until that is ready "
                     f"(engine.filling), or drop it first with engine.drop_view({filling.name!r})"
                 )
+
+    def complete_others(self, than: Filling) -> None:
+        """Complete all fills but one, and those for which this is being done: they may read what that is about to replace.
+
+        The caller has the turn.
+        """
+        for filling in list(self._pending()):
+            if filling is not than and not filling.is_caught_up and filling.fill.labels:
+                filling.complete()
 
     def stop(self, name: str, why: str | None = None) -> None:
         """End the fill of a view, if there is one; those who read the view from then on get the reason."""

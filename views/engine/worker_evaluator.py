@@ -28,6 +28,7 @@ from ..partitioned.clocks import Clocks
 from ..partitioned.held_states import HeldStates, record_of, saved_in
 from ..partitioned.workers import Workers
 from ..plan.plan import Plan
+from .fills import Fills
 from .roles import CircuitEvaluator, EpochResult, TakenInput
 
 
@@ -38,15 +39,25 @@ class WorkerEvaluator:
     its states by those of all buckets together, which consist of the same runs and have the same contents as without
     workers. Only its clocks and its ledger are also used by the epochs themselves. It is stepped if an epoch fails, so that
     the error is the one without workers, and nothing of that step is committed.
+
+    ``before`` is the evaluator of the plan before a change of declarations: the states that both have are cut already.
     """
 
-    def __init__(self, plan: Plan, compiled: Compiled, team: Team, buckets: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        compiled: Compiled,
+        team: Team,
+        buckets: int,
+        fills: Fills | None = None,
+        before: WorkerEvaluator | None = None,
+    ) -> None:
         # It raises if functions cannot be told apart: states are identified by what they compute, as in a checkpoint.
         plan_record(plan, compiled)
         self.compiled = compiled
         self._numbers = {view: number for number, view in enumerate(plan.views)}
         """The places of views in the order in which they were declared."""
-        self._buckets = buckets
+        self._buckets, self._fills = buckets, Fills() if fills is None else fills
         self._clocks = Clocks(plan, compiled)
         self._states = state_ids(compiled)
         self._key_hash = compiled.circuit.key_hash
@@ -60,7 +71,7 @@ class WorkerEvaluator:
                 # A run that a reader has merged from those of all buckets belongs to no bucket.
                 state.keeps_runs = True
         self._read = self._views_by_state()
-        self._inner.states = self._cut()
+        self._inner.states = self._cut(before)
 
     def promise(self, taken_input: TakenInput) -> None:
         """See ``Evaluator``."""
@@ -69,6 +80,7 @@ class WorkerEvaluator:
     def evaluate(self, now: Now, taken_input: TakenInput) -> EpochResult:
         """See ``Evaluator``."""
         arrived = {name: delta.frame for name, delta in taken_input.arrived.items()}
+        self._workers.watch(self._fills.places_in(self.compiled))
         bucket_input = BucketInput(
             lambda instant: self._workers.arrive(instant, arrived), fires=taken_input.epoch_input.fires
         )
@@ -109,6 +121,8 @@ class WorkerEvaluator:
         work, changed = self._staged
         self._staged = None
         self._inner.commit(work)
+        if work.emitted:
+            self._fills.took(self.compiled, {place: _added(parts) for place, parts in work.emitted.items()})
         for name, saved in changed.items():
             self._states[name].restore(saved)
         for place, (seconds, rows_in, rows_out) in work.measured:
@@ -162,17 +176,36 @@ class WorkerEvaluator:
     def _whole(self, name: str, states: Mapping[str, StateRecord]) -> Saved:
         return of_buckets([saved_in(states.get(f"{name}/{bucket}")) for bucket in range(self._buckets)])
 
-    def _cut(self) -> dict[str, StateRecord]:
-        """Return the records of the states, cut into buckets. Cost: the states, which are empty but for an opened checkpoint."""
+    def _cut(self, before: WorkerEvaluator | None) -> dict[str, StateRecord]:
+        """Return the records of the states, cut into buckets.
+
+        Cost: the states that are not empty and were not in the evaluator ``before``: those of a checkpoint that is opened, or
+        of a view that was filled.
+        """
         records: dict[str, StateRecord] = {}
         with hashing_by(self._key_hash):
             for name, state in self._states.items():
                 if name in self._clocks.holds:
                     records |= self._held(name, state.saved())
+                elif before is not None and before._has(name, state):
+                    records |= before._records_of(name)
                 elif name not in self._clocks.states:
                     saved = self._bucket_of_each(state)
                     records |= {f"{name}/{at}": record_of(one) for at, one in enumerate(saved) if one.pieces}
         return records
+
+    def _has(self, name: str, state: State) -> bool:
+        """Return whether a state of this name has the same pieces here, so that these are in their buckets."""
+        own = self._states.get(name)
+        if own is None or name in self._clocks.states:
+            return False
+        ours, theirs = own.saved(), state.saved()
+        return ours.facts == theirs.facts and [*map(id, ours.pieces)] == [*map(id, theirs.pieces)]
+
+    def _records_of(self, name: str) -> dict[str, StateRecord]:
+        """Return the records of a state in all buckets that have a part of it."""
+        names = (f"{name}/{bucket}" for bucket in range(self._buckets))
+        return {each: self._inner.states[each] for each in names if each in self._inner.states}
 
     def _bucket_of_each(self, state: State) -> list[Saved]:
         whole, route = state.saved(), ONE if state.route is None else state.route
@@ -200,3 +233,8 @@ class WorkerEvaluator:
             for spine in readable.reads:
                 views.setdefault(ids[id(spine)], []).append(view)
         return views
+
+
+def _added(parts: list[Delta]) -> Delta:
+    """Return the rows that the buckets of a node have emitted as one delta."""
+    return parts[0] if len(parts) == 1 else Delta(stack([part.frame for part in parts]))

@@ -13,6 +13,7 @@ from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.halving import Span
 from evercurrent.core.state.ledger import Refused
 
@@ -83,7 +84,8 @@ class BucketResult:
     """The result of an epoch, which each stage adds to.
 
     ``states`` are the records of all states, ``changed`` the states that are still to be written, ``deltas`` the parts
-    of the deltas of views, ``arrived`` the number of rows that the epoch brought, ``arrived_bytes`` their size.
+    of the deltas of views, ``arrived`` the number of rows that the epoch brought, ``arrived_bytes`` their size. ``emitted`` has
+    the rows of watched nodes, in parts.
     """
 
     taken: BucketInput
@@ -96,6 +98,7 @@ class BucketResult:
     signals: dict[int, dict[NodeId, Keys]] = field(default_factory=dict)
     measured: list[tuple[NodeId, Measures]] = field(default_factory=list)
     stages: list[StageProgress] = field(default_factory=list)
+    emitted: dict[NodeId, list[Delta]] = field(default_factory=dict)
 
 
 class BucketEvaluator:
@@ -243,6 +246,8 @@ class BucketEvaluator:
             work.arrived_bytes += one.arrived_bytes
             work.states.update(one.states)
             work.measured += one.measured.items()
+            for place, delta in one.emitted.items():
+                work.emitted.setdefault(place, []).append(delta)
             for exchange, parts in one.rows.items():
                 for bucket, part in parts.items():
                     work.rows.setdefault(exchange, {}).setdefault(bucket, []).append(part)

@@ -99,6 +99,8 @@ class StageRunner:
         self._restored: dict[str, Saved] = {}
         """What was restored for the present task, by the id of the state: all others may be of another epoch or bucket."""
         self._visited = self._nothing = self.circuit.empty_deltas()
+        self.watched: frozenset[NodeId] = frozenset()
+        """The nodes whose rows are in the results of tasks."""
         self._begun: list[NodeId] = []
         """The nodes that the present task has stepped, one that failed too."""
 
@@ -406,6 +408,9 @@ class StageRunner:
             delta = deltas[stage.views[view]].consolidate()
             if len(delta):
                 result.deltas[view] = self.leaving.row_batch(view, epoch, delta.frame)
+        for place in self.watched & stage.owned & deltas.keys():
+            if len(deltas[place]):
+                result.emitted[place] = deltas[place]
         self.leaving.refuse(result, self.compiled.ledger)
         for node in sorted(self._witnesses.keys() & deltas.keys()):
             witness = self._witnesses[node]

@@ -10,6 +10,7 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange
 from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint import PieceRef, StateRecord
@@ -88,7 +89,7 @@ class TaskResult:
     too large to be passed on in memory are in ``refused_files``, in their order, and ``refused`` has them without rows.
     ``held_at`` is how far windows hold back the watermark after them, by state id. It took ``seconds``, and
     ``ran_elsewhere`` if not in the process of the driver. ``measured`` has the measures of the nodes whose state the stage
-    keeps.
+    keeps, ``emitted`` the rows of those that are watched.
     """
 
     stage: int
@@ -100,6 +101,7 @@ class TaskResult:
     witnessed: dict[str, ClockEvidence] = field(default_factory=dict)
     held_at: dict[str, int] = field(default_factory=dict)
     measured: dict[NodeId, Measures] = field(default_factory=dict)
+    emitted: dict[NodeId, Delta] = field(default_factory=dict)
     arrived: int = 0
     arrived_bytes: int = 0
     seconds: float = 0.0

@@ -45,6 +45,11 @@ class Workers:
         """Return the cut of the circuit into stages."""
         return self._runners[0].cut
 
+    def watch(self, places: frozenset[NodeId]) -> None:
+        """Have the results of tasks contain the rows of these nodes."""
+        for runner in self._runners:
+            runner.watched = places
+
     def arrive(self, instant: Instant, arrived: Mapping[str, pl.DataFrame]) -> list[TaskResult]:
         """Run the first stage over the rows of an epoch; if there are many, each worker takes a contiguous part of them."""
         if sum(frame.height for frame in arrived.values()) <= FEW_ROWS:
