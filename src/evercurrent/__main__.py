@@ -3,6 +3,7 @@
 import sys
 
 from evercurrent.core.data.release import install_command
+from evercurrent.loading import INTERRUPTED, raise_at_interrupts
 
 LIBRARIES = ("rich", "typer")
 
@@ -17,8 +18,10 @@ def main() -> None:
     """
     try:
         from evercurrent.views.cli import app
+
+        raise_at_interrupts()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LIBRARIES:
             raise

@@ -13,19 +13,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.release import VERSION
-from evercurrent.core.data.schema import listed
 
-from ..connectors.delta_files import DELTA_SUFFIXES, STANDARD_OUTPUT
+from ..connectors.delta_files import STANDARD_OUTPUT, delta_form
 from ..connectors.file_columns import Reading
 from .applications import bundled, load
 from .checkpoint import app as checkpoint_app
 from .checkpoint import print_proofs
+from .commands import Commands, OneCommand
 from .drivers import Place, driven
 from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, pairs, require_apart, texts_by_name
 from .options import (
-    FLAG,
     App,
     BatchRows,
     Buckets,
@@ -58,6 +58,7 @@ from .timeline import draw_timeline
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Commands,
     help="Views that are always current: kept up to date from small batches of +1/-1 changes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -75,9 +76,7 @@ def _print_version(is_requested: bool) -> None:
 def main(
     _version: Annotated[
         bool,
-        typer.Option(
-            "--version", metavar=FLAG, callback=_print_version, is_eager=True, help="Show the version."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Views that are always current: kept up to date from small batches of +1/-1 changes."""
@@ -88,7 +87,7 @@ def main(
             stream.reconfigure(errors="backslashreplace")
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def run(
     name: App,
     inputs: Inputs = None,
@@ -157,18 +156,18 @@ def run(
             raise typer.Exit(130)
 
 
-app.command("timeline")(draw_timeline)
+app.command("timeline", cls=OneCommand)(draw_timeline)
 app.add_typer(checkpoint_app, name="checkpoint")
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def explain(name: App, form: PlanFormat = Format.TEXT, debug: Debug = False) -> None:
     """Show the plan of APP: how its views are computed from its sources."""
     with errors_as_sentences(debug):
         typer.echo(load(name).engine.explain(format=form.value))
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def apps(debug: Debug = False) -> None:
     """List the bundled applications."""
     with errors_as_sentences(debug):
@@ -197,11 +196,11 @@ def _check_usage(has_inputs: bool, delta_paths: dict[str, list[Path]], follow: b
     for name, files in delta_paths.items():
         if len(files) > 1:
             raise typer.BadParameter(f"view {name!r} is given twice", param_hint="--deltas")
-        if files[0] != STANDARD_OUTPUT and files[0].suffix.lower() not in DELTA_SUFFIXES:
-            raise typer.BadParameter(
-                f"{files[0]}: the suffix has to be one of {listed(DELTA_SUFFIXES)}",
-                param_hint="--deltas",
-            )
+        if files[0] != STANDARD_OUTPUT:
+            try:
+                delta_form(files[0])
+            except FileError as error:
+                raise typer.BadParameter(str(error), param_hint="--deltas") from error
 
 
 def _check_engine_only(place: Place, engine_options: dict[str, bool], sample: float | None) -> None:

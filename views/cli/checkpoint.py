@@ -28,6 +28,7 @@ from ..epochs.reader_keys import shown_key
 from ..proving.proof import Proofs
 from ..store import Store, store_at
 from .applications import load
+from .commands import Commands, OneCommand
 from .guards import errors_as_sentences
 from .options import App, Debug, Sample
 
@@ -35,6 +36,7 @@ MOST_NAMES = 3
 """The most views, and the most sources, that are named for a state."""
 
 app = typer.Typer(
+    cls=Commands,
     help="Inspect a checkpoint, verify its files, compact it, change its buckets, or prove its views.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -59,7 +61,7 @@ Grace = Annotated[
 Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="The new number of buckets.")]
 
 
-@app.command("ls")
+@app.command("ls", cls=OneCommand)
 def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
     """List the readable commits, the newest first, with the size of their states and of what each has added."""
 
@@ -92,7 +94,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
         _print(*read_beside_writer(store_at(path), read))
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: Debug = False) -> None:
     """Show the content of a commit: states by size, views, sources with position and watermark, readers."""
 
@@ -109,7 +111,7 @@ def inspect(path: Where, epoch: AtEpoch = None, most: MostStates = 20, debug: De
         _print(*read_beside_writer(store_at(path), read))
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def verify(path: Where, debug: Debug = False) -> None:
     """Read every file that a readable commit needs, and compare it with its checksum. With faults the exit code is 1."""
     with errors_as_sentences(debug):
@@ -128,7 +130,7 @@ def verify(path: Where, debug: Debug = False) -> None:
         )
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = False) -> None:
     """Delete files that only old commits need, merge the runs of each state, and copy what is needed out of mostly unused files.
 
@@ -154,7 +156,7 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
             _print(f"their files are younger than {grace} and go with a later sweep; at once with --grace 0s")
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
     """Split all states into another number of buckets: 1 for an engine in one process, any number for Spark.
 
@@ -171,7 +173,7 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
             _print(f"{before.buckets:,} to {counted(buckets, 'bucket')}, at epoch {commit.epoch:,}")
 
 
-@app.command()
+@app.command(cls=OneCommand)
 def prove(path: Where, name: App, sample: Sample = None, debug: Debug = False) -> None:
     """Evaluate the views of APP by polars over the rows in a checkpoint, and compare that with what it holds.
 

@@ -30,9 +30,6 @@ class Format(StrEnum):
     MERMAID = "mermaid"
 
 
-FLAG = ""
-"""The form of the value of an option that takes none; by default newer versions of typer show ``<bool>``."""
-
 App = Annotated[
     str,
     typer.Argument(
@@ -62,7 +59,6 @@ Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
-        metavar=FLAG,
         help="Wait at the end of the input for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C. A file of "
         "lines that was replaced or truncated is read from its beginning, unless there is a checkpoint.",
     ),
@@ -159,16 +155,13 @@ ErrorsTo = Annotated[
 
 IgnoreExtra = Annotated[
     bool,
-    typer.Option(
-        "--ignore-extra", metavar=FLAG, help="Leave out columns of files that a source does not declare."
-    ),
+    typer.Option("--ignore-extra", help="Leave out columns of files that a source does not declare."),
 ]
 
 Prove = Annotated[
     bool,
     typer.Option(
         "--prove",
-        metavar=FLAG,
         help="Keep the rows of all sources, and at the end evaluate every view by polars over them in one batch: rows that differ "
         "are shown with the epoch from which on, and the exit code is 1.",
     ),
@@ -185,16 +178,13 @@ Reload = Annotated[
     bool,
     typer.Option(
         "--reload",
-        metavar=FLAG,
         help="Take up the file of APP, between two epochs, whenever it is saved: views that compute the same keep their state. "
         "If it cannot be taken up, the reason is shown, and the views go on as they were.",
     ),
 ]
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", metavar=FLAG, help="Show no progress and no summary, only errors.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary, only errors.")]
 
 PlanFormat = Annotated[Format, typer.Option("--format", help="As a table of text, or as a Mermaid diagram.")]
 
-Debug = Annotated[bool, typer.Option("--debug", metavar=FLAG, help="Show the traceback of an error.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,7 +1,7 @@
 """What a run shows, writes and prints, while it goes on and at its end."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,13 @@ from rich.console import Console, RenderableType
 
 from evercurrent.core.data.schema import DIFF, EPOCH
 
-from ..connectors.delta_files import STANDARD_OUTPUT, DeltaFile, write_contents
+from ..connectors.delta_files import (
+    STANDARD_OUTPUT,
+    DeltaFile,
+    contents_path,
+    require_writable,
+    write_contents,
+)
 from .applications import Application
 from .drivers import Driver
 from .feeds import Feed
@@ -44,11 +50,18 @@ class Outputs:
 
     def contents_of(self, application: Application) -> list[Path]:
         """Return the files of --output."""
-        names = application.engine.views if self.output is not None else ()
-        return [self.output / f"{name}.{self.form.value}" for name in names if self.output is not None]
+        return list(self._contents(application.engine.views))
+
+    def _contents(self, views: Iterable[str]) -> dict[Path, str]:
+        """Return the files of --output, each with its view."""
+        if self.output is None:
+            return {}
+        return {contents_path(self.output, name, self.form.value): name for name in views}
 
     def run(self, application: Application, driver: Driver, feed: Feed, stop: Stop) -> None:
         """Run the application over its input to the end, and print the summary, whatever has ended it."""
+        for path, name in self._contents(driver.views).items():
+            require_writable(path, name, driver.views[name].schema, self.form.value)
         shown, *beside = _shown(application, driver, self.show)
         console = console_of(
             self.quiet, stderr=any(STANDARD_OUTPUT in each for each in self.delta_paths.values())
@@ -108,9 +121,15 @@ def _read(driver: Driver, name: str) -> pl.DataFrame:
 
 def console_of(quiet: bool = False, *, stderr: bool = False) -> Console:
     """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
-    plain = Console(quiet=quiet, stderr=stderr)
-    is_wide = plain.is_terminal or "COLUMNS" in os.environ
-    return plain if is_wide else Console(width=240, quiet=quiet, stderr=stderr)
+    columns = os.environ.get("COLUMNS", "")
+    given = int(columns) if columns.isdigit() else 0
+    plain = Console(
+        quiet=quiet,
+        stderr=stderr,
+        width=given or None,
+        _environ={k: v for k, v in os.environ.items() if k != "COLUMNS"},
+    )
+    return plain if plain.is_terminal or given else Console(width=240, quiet=quiet, stderr=stderr)
 
 
 def print_on(console: Console, output: RenderableType) -> None:

@@ -1,12 +1,18 @@
-"""Deltas and contents of views are written to files: Parquet, JSON lines, CSV or Arrow, by suffix; or to the standard output."""
+"""Deltas and contents of views are written to files: Parquet, JSON lines, CSV or Arrow, by suffix; or to the standard output.
 
+Text may be compressed, by the last suffix.
+"""
+
+import errno
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
 import polars as pl
+import pyarrow as pa
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
@@ -19,19 +25,42 @@ from .arrow_tables import as_table
 STANDARD_OUTPUT = Path("/dev/stdout")
 """The path that stands for the standard output, to which JSON lines are written."""
 
-DELTA_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".arrow", ".arrows")
+TEXT_SUFFIXES = (".jsonl", ".ndjson", ".csv")
+"""Suffixes of text that deltas can be written to, which may be followed by one of ``WRITTEN_CODECS``."""
+
+DELTA_SUFFIXES = (".parquet", *TEXT_SUFFIXES, ".arrow", ".arrows")
 """Suffixes of files that deltas can be written to."""
+
+WRITTEN_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+"""The compressions of text that is written, by the last suffix."""
 
 ROW_GROUP = 100_000
 """How many rows of deltas are collected for a row group of a Parquet file."""
+
+
+def delta_form(path: Path) -> tuple[str, str | None]:
+    """Return the suffix that says in which format deltas are written to a file, and the compression of text, if there is one.
+
+    Raises:
+        FileError: there is no such format.
+    """
+    suffix, codec = path.suffix.lower(), WRITTEN_CODECS.get(path.suffix.lower())
+    if codec is not None and (suffix := path.with_suffix("").suffix.lower()) in TEXT_SUFFIXES:
+        return suffix, codec
+    if codec is None and suffix in DELTA_SUFFIXES:
+        return suffix, None
+    raise FileError(
+        f"{path}: the suffix has to be one of {listed(DELTA_SUFFIXES)}, or one of text with {listed(WRITTEN_CODECS)} after it, as "
+        ".jsonl.gz; rename the file"
+    )
 
 
 class DeltaFile:
     """A file to which the deltas of a view are written as they come: the view's columns, ``_epoch``, ``_diff``.
 
     JSON lines and CSV are complete after every epoch; NaN and infinities are the strings "NaN", "Infinity" and "-Infinity"
-    in JSON, as in files of input. A Parquet or Arrow file gets its name when it is closed, so that a file of that name is
-    always readable; until then it is ``.NAME.part``. An older file of the name is replaced.
+    in JSON, as in files of input. A Parquet, Arrow or compressed file gets its name when it is closed, so that a file of that
+    name is always readable; until then it is ``.NAME.part``. An older file of the name is replaced.
 
     Raises:
         FileError: the suffix is not that of a format for deltas, a column's type cannot be written in it, or the file
@@ -41,11 +70,9 @@ class DeltaFile:
     def __init__(self, path: Path, schema: pl.Schema) -> None:
         self.path = path
         self.rows = 0
-        suffix = ".jsonl" if path == STANDARD_OUTPUT else path.suffix.lower()
-        if suffix not in DELTA_SUFFIXES:
-            raise FileError(f"{path}: deltas are written as one of {listed(DELTA_SUFFIXES)}; rename the file")
+        suffix, self._codec = (".jsonl", None) if path == STANDARD_OUTPUT else delta_form(path)
         self._is_parquet, self._is_csv = suffix == ".parquet", suffix == ".csv"
-        self._is_arrow = suffix in (".arrow", ".arrows")
+        self._is_arrow, self._is_stream = suffix in (".arrow", ".arrows"), suffix == ".arrows"
         is_whole = self._is_parquet or self._is_arrow
         for name, dtype in schema.items():
             if (not is_whole and has_bytes(dtype)) or (self._is_csv and dtype.is_nested()):
@@ -53,10 +80,12 @@ class DeltaFile:
                 raise FileError(
                     f"{path}: column {name!r} is {dtype}, which {text} cannot represent; use .parquet"
                 )
-        self._unfinished = path.with_name(f".{path.name}.part") if is_whole else path
+        self._unfinished = (
+            path.with_name(f".{path.name}.part") if is_whole or self._codec is not None else path
+        )
         self._kept = schema.to_frame()
         self._parquet: pq.ParquetWriter | None = None
-        self._arrow: ipc.RecordBatchStreamWriter | None = None
+        self._arrow: ipc.RecordBatchStreamWriter | ipc.RecordBatchFileWriter | None = None
         if path == STANDARD_OUTPUT and sys.stdout is None:
             raise FileError("the standard output is closed; give deltas a file, or a reader of the output")
         try:
@@ -64,7 +93,7 @@ class DeltaFile:
                 self._file: BinaryIO = sys.stdout.buffer
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._unfinished.open("wb")
+                self._file = self._opened()
             if self._is_csv:
                 self._file.write(schema.to_frame().write_csv().encode())
         except OSError as error:
@@ -84,7 +113,13 @@ class DeltaFile:
                 self._file.write(delta.select(self._kept.columns).write_csv(include_header=False).encode())
             elif delta.height:
                 self._file.write(json_rows(delta).str.join("\n").item().encode() + b"\n")
-            self._file.flush()
+            if self._codec is None:
+                self._file.flush()
+
+    def _opened(self) -> BinaryIO:
+        if self._codec is None:
+            return self._unfinished.open("wb")
+        return cast(BinaryIO, pa.CompressedOutputStream(str(self._unfinished), self._codec))
 
     def close(self) -> None:
         """Make the file complete. Closing again does nothing."""
@@ -111,7 +146,8 @@ class DeltaFile:
     def _write_record_batch(self, delta: pl.DataFrame) -> None:
         table = as_table(delta, pl.CompatLevel.oldest())
         if self._arrow is None:
-            self._arrow = ipc.new_stream(self._file, table.schema)
+            opened = ipc.new_stream if self._is_stream else ipc.new_file
+            self._arrow = opened(self._file, table.schema)
         self._arrow.write_table(table)
 
     def __enter__(self) -> Self:
@@ -140,17 +176,41 @@ def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = 
     Raises:
         FileError: the folder or the file cannot be made, or the format cannot represent a column.
     """
-    for column, dtype in contents.schema.items():
-        if (form == "csv" and dtype.is_nested()) or (form in ("csv", "jsonl") and has_bytes(dtype)):
-            raise FileError(
-                f"view {name!r}: column {column!r} is {dtype}, which {form} cannot represent; write parquet"
-            )
-    path = folder / f"{name.replace('/', '%2F')}.{form}"
-    unfinished = folder / f".{path.name}.part"
+    path = contents_path(folder, name, form)
+    unfinished = require_writable(path, name, contents.schema, form)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         CONTENTS[form](contents, unfinished)
         unfinished.replace(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error
     return path
+
+
+def contents_path(folder: Path, name: str, form: str) -> Path:
+    """Return the file of a view's contents."""
+    return folder / f"{name.replace('/', '%2F')}.{form}"
+
+
+def require_writable(path: Path, name: str, schema: pl.Schema, form: str) -> Path:
+    """Check that the contents of a view can be written to a file, and return the path under which it is written at first.
+
+    The folder is made, and no file.
+
+    Raises:
+        FileError: the folder or the file cannot be made, or the format cannot represent a column.
+    """
+    for column, dtype in schema.items():
+        if (form == "csv" and dtype.is_nested()) or (form in ("csv", "jsonl") and has_bytes(dtype)):
+            raise FileError(
+                f"view {name!r}: column {column!r} is {dtype}, which {form} cannot represent; write parquet"
+            )
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        unfinished.open("ab").close()
+        unfinished.unlink()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error
+    return unfinished
