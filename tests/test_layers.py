@@ -287,7 +287,15 @@ def test_links_point_home(layer):
 
 def test_only_links_and_a_few_files_in_the_package_folder():
     inside = {path.name for path in (ROOT / "src" / PACKAGE).iterdir()} - {"__pycache__"}
-    assert inside <= {*LAYERS, "__init__.py", "__main__.py", "telemetry.py", "testing.py", "py.typed"}
+    assert inside <= {
+        *LAYERS,
+        "__init__.py",
+        "__main__.py",
+        "loading.py",
+        "telemetry.py",
+        "testing.py",
+        "py.typed",
+    }
 
 
 def test_names_of_files():

@@ -119,7 +119,7 @@ def test_a_format_that_cannot_represent_a_view_is_reported_before_the_run(
     code, out, err = run("--output", "out", "--output-format", "csv")
     assert (code, out) == (1, "")
     assert "view 'lists': column 'all' is List(String), which csv cannot represent; write parquet" in err
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

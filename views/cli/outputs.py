@@ -60,8 +60,9 @@ class Outputs:
 
     def run(self, application: Application, driver: Driver, feed: Feed, stop: Stop) -> None:
         """Run the application over its input to the end, and print the summary, whatever has ended it."""
-        for path, name in self._contents(driver.views).items():
-            require_writable(path, name, driver.views[name].schema, self.form.value)
+        views = application.engine.views
+        for path, name in self._contents(views).items():
+            require_writable(path, name, views[name].schema, self.form.value)
         shown, *beside = _shown(application, driver, self.show)
         console = console_of(
             self.quiet, stderr=any(STANDARD_OUTPUT in each for each in self.delta_paths.values())
@@ -122,14 +123,14 @@ def _read(driver: Driver, name: str) -> pl.DataFrame:
 def console_of(quiet: bool = False, *, stderr: bool = False) -> Console:
     """Return the console; if it is not a terminal, it is wide enough for any table and path, unless COLUMNS is set."""
     columns = os.environ.get("COLUMNS", "")
-    given = int(columns) if columns.isdigit() else 0
+    width = int(columns) if columns.isdigit() else 0
     plain = Console(
         quiet=quiet,
         stderr=stderr,
-        width=given or None,
+        width=width or None,
         _environ={k: v for k, v in os.environ.items() if k != "COLUMNS"},
     )
-    return plain if plain.is_terminal or given else Console(width=240, quiet=quiet, stderr=stderr)
+    return plain if plain.is_terminal or width else Console(width=240, quiet=quiet, stderr=stderr)
 
 
 def print_on(console: Console, output: RenderableType) -> None:

@@ -179,6 +179,7 @@ def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = 
     path = contents_path(folder, name, form)
     unfinished = require_writable(path, name, contents.schema, form)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         CONTENTS[form](contents, unfinished)
         unfinished.replace(path)
     except OSError as error:
@@ -194,7 +195,7 @@ def contents_path(folder: Path, name: str, form: str) -> Path:
 def require_writable(path: Path, name: str, schema: pl.Schema, form: str) -> Path:
     """Check that the contents of a view can be written to a file, and return the path under which it is written at first.
 
-    The folder is made, and no file.
+    It leaves nothing behind.
 
     Raises:
         FileError: the folder or the file cannot be made, or the format cannot represent a column.
@@ -205,12 +206,15 @@ def require_writable(path: Path, name: str, schema: pl.Schema, form: str) -> Pat
                 f"view {name!r}: column {column!r} is {dtype}, which {form} cannot represent; write parquet"
             )
     unfinished = path.with_name(f".{path.name}.part")
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         unfinished.open("ab").close()
         unfinished.unlink()
+        for folder in new_folders:
+            folder.rmdir()
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error
     return unfinished
