@@ -20,6 +20,7 @@ CALENDAR = ("mo", "q", "y")
 """Units of polars that have no fixed length."""
 
 _ZONED = pl.Datetime("us", "UTC")
+_BEYOND_MICROSECONDS = re.compile(r"(\.\d{6})\d+")
 _TEXT = re.compile(r"([+-]?)((?:\d+[a-z]+)+)")
 _PART = re.compile(r"(\d+)([a-z]+)")
 _WORDS = re.compile(r"\s*(?:interval\s+)?(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s*", re.IGNORECASE)
@@ -130,6 +131,12 @@ def processing_time(at: datetime | str) -> datetime:
     return moment
 
 
+def _is_finer(text: str) -> bool:
+    """Return whether a text is a time but for its digits beyond microseconds."""
+    shorter = _BEYOND_MICROSECONDS.sub(r"\1", text)
+    return shorter != text and instant_in_text("a watermark", shorter, _ZONED) is not None
+
+
 def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
     """Return an instant in microseconds since 1970-01-01 UTC, read as a column of event time of this type would hold it.
 
@@ -144,6 +151,11 @@ def instant(where: str, moment: Any, event_time: pl.DataType) -> int:
         return END_OF_TIME
     if isinstance(moment, str):
         moment = instant_in_text(where, moment, event_time) or moment
+    if isinstance(moment, str) and _is_finer(moment):
+        raise InputError(
+            f"{where}: the watermark {moment!r} is finer than a microsecond, which is as fine as time is kept; leave out the digits "
+            "after the sixth"
+        )
     if not isinstance(moment, date):
         raise InputError(
             f"{where}: the watermark {moment!r} is not a time; give a datetime or a text such as '2026-01-31 12:00', or "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import date, datetime
 from typing import Any
 
 import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.connectors.text_files import unreadable_header
 from evercurrent.views.dataframe.dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_FLINK
 
 COLUMNS = {"k": pl.String, "x": pl.Int64, "at": pl.Datetime("us")}
@@ -130,3 +132,45 @@ def test_columns_that_are_missing_or_not_declared_are_one_or_several() -> None:
     ):
         with pytest.raises(ec.InputError, match=re.escape(says)):
             source.push(rows)
+
+
+@pytest.mark.parametrize("since", [-2, -5])
+def test_an_epoch_before_the_beginning_is_refused(since: int) -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", COLUMNS))
+    for use in (view.deltas, view.follow, lambda since: view.subscribe(print, since=since)):
+        with pytest.raises(
+            ec.InputError, match=f"since={since}; epochs are counted from 0, and -1 stands for"
+        ):
+            use(since)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01 09:10:00.123456789", "2026-01-01T09:10:00.1234567Z"])
+def test_a_watermark_finer_than_microseconds_says_so(text: str) -> None:
+    source = rows_of_time()
+    with pytest.raises(ec.InputError, match="is finer than a microsecond, which is as fine as time is kept"):
+        source.push([], watermark=text)
+    with pytest.raises(ec.InputError, match="is not a time; give a datetime or a text"):
+        source.push([], watermark=f"{text} o'clock")
+
+
+def test_a_quantile_of_dates_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.String, "d": pl.Date, "t": pl.String})
+    for name, aggregate in (
+        ("q", pl.col("d").quantile(0.5)),
+        ("year", pl.col("d").quantile(0.5, "linear").dt.year()),
+    ):
+        engine.view(name, source.group_by("k").agg(value=aggregate))
+    assert capfd.readouterr().err == ""
+    source.push([("a", date(2020, 1, 1), None), ("a", date(2020, 1, 3), None)])
+    assert engine.views["q"].read()["value"].to_list() == [datetime(2020, 1, 3)]
+    assert engine.views["year"].read()["value"].to_list() == [2020]
+    of_text = pl.col("t").filter(pl.col("d") > date(2020, 1, 1)).quantile(0.5)
+    with pytest.raises(ec.PlanError, match="`quantile` operation not supported for dtype `str`"):
+        source.group_by("k").agg(value=of_text)
+
+
+@pytest.mark.parametrize("begin", [b"PAR1\x15\x04", b"ARROW1\0\0"])
+def test_a_header_that_is_parquet_is_named_so(begin: bytes) -> None:
+    assert unreadable_header(begin).startswith("the data is Parquet or Arrow, which is not read as text")

@@ -58,6 +58,8 @@ def unreadable_header(line: bytes) -> str:
         codec := next((codec for start, codec in COMPRESSED.items() if line.startswith(start)), None)
     ) is not None:
         return f"the data is compressed by {codec}; decompress it before, or give the file with its suffix"
+    if line.startswith((b"PAR1", b"ARROW1")):
+        return "the data is Parquet or Arrow, which is not read as text; give the file with its suffix"
     if b"\r" in line.removesuffix(b"\r"):
         return "a line ends with a carriage return alone; end lines with a newline"
     return "the header is not UTF-8 text; save the file as UTF-8"

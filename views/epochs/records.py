@@ -31,6 +31,10 @@ def require_epoch(view: str, name: str, epoch: object) -> None:
     """
     if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
         raise InputError(f"view {view!r}: {name}={epoch!r}; give the number of an epoch")
+    if epoch < -1:
+        raise InputError(
+            f"view {view!r}: {name}={epoch}; epochs are counted from 0, and -1 stands for the very beginning"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

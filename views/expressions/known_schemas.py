@@ -53,9 +53,25 @@ def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
     Raises:
         PlanError: as ``evaluated`` does.
     """
-    return known_schema(
-        "select", schema, expr, lambda: evaluated(about, schema, lambda frame: frame.select(expr))
-    )
+
+    def find() -> pl.Schema:
+        if _is_quantile_of_dates(schema, expr):
+            return resolved(about, lambda: empty_frame(schema).lazy().select(expr))
+        return evaluated(about, schema, lambda frame: frame.select(expr))
+
+    return known_schema("select", schema, expr, find)
+
+
+def _is_quantile_of_dates(schema: pl.Schema, expr: pl.Expr) -> bool:
+    """Return whether an expression may have a quantile of dates, which polars 2.1 cannot compute without rows.
+
+    It would panic, which is caught, but prints a backtrace of Rust. Each column of it has a quantile: of another one the
+    evaluation would refuse it, and the derivation of types does not.
+    """
+    form = form_of(expr)
+    types = [schema[name] for name in expr.meta.root_names() if name in schema]
+    has_quantiles = all(dtype.is_numeric() or dtype.is_temporal() for dtype in types)
+    return pl.Date in types and has_quantiles and form is not None and b"Quantile" in form
 
 
 def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
