@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..columns.kernels import FEW_VALUES
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .merge_policy import due_from
@@ -19,6 +21,9 @@ from .waiting import Waiting, rows_in
 
 REPEATED = 4
 """A run of at least one in so many entries of the run before it is added to that one at once, if their keys are mostly the same."""
+
+SAMPLE = 32
+"""So many keys are looked up before all are."""
 
 Runs = tuple[Run, ...]
 
@@ -72,7 +77,9 @@ class Merger:
         large, small = runs[-2:]
         if not FEW_ENTRIES <= small.size <= large.size <= REPEATED * small.size:
             return runs
-        together = added_to(large, small)
+        some = small.keys.take(np.arange(0, small.size, small.size // SAMPLE))
+        is_repeated = 2 * len(large.match(some)[0]) > len(some)
+        together = added_to(large, small) if is_repeated else None
         if together is None:
             return runs
         self.count(large.size + small.size)
