@@ -9,6 +9,7 @@ never), or of the first one of a file whose name begins so. Nothing in the views
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -48,6 +49,9 @@ ON_LOOPBACK = {
     "spark.ui.enabled": "false",
 }
 """Settings on a cluster of this machine: slow tasks are run twice."""
+
+FOR_EXECUTORS = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""Variables of the environment of the driver that executors get, too."""
 
 
 def declare(engine: ec.Engine) -> None:
@@ -134,7 +138,12 @@ def started_session() -> Any:
     master = os.environ.get("DOOMED_MASTER")
     if master is None:
         return local_session("doomed", settings={"spark.master": "local[2,4]"})
-    return session("doomed", master=master, archive=os.environ.get("DOOMED_ARCHIVE"), settings=ON_LOOPBACK)
+    given = {
+        f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name in FOR_EXECUTORS
+    }
+    given |= json.loads(os.environ.get("DOOMED_SETTINGS", "{}"))
+    archive = os.environ.get("DOOMED_ARCHIVE")
+    return session("doomed", master=master, archive=archive, settings={**ON_LOOPBACK, **given})
 
 
 def run_to_the_end(spark: Any, folder: Path) -> None:
@@ -145,7 +154,7 @@ def run_to_the_end(spark: Any, folder: Path) -> None:
     query = run(
         engine,
         {"hits": stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
-        checkpoint=folder / "checkpoint",
+        checkpoint=os.environ.get("DOOMED_CHECKPOINT", folder / "checkpoint"),
         buckets=BUCKETS,
         trigger={"availableNow": True},
         driver_rows=20,

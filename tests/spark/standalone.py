@@ -24,6 +24,8 @@ from run_folder import java_options
 LOOPBACK = "127.0.0.1"
 PATIENCE = 60.0
 """Seconds that a process of the cluster may take to start."""
+RECOVERY = 20
+"""Seconds after which a new master gives up applications and workers that do not answer; 60 if Spark is not told."""
 
 
 class StandaloneCluster:
@@ -71,11 +73,13 @@ class StandaloneCluster:
             log,
             "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(self._port), "--webui-port", "0",
             SPARK_DAEMON_JAVA_OPTS=f"{self._options} -Dspark.deploy.recoveryMode=FILESYSTEM "
+            f"-Dspark.deploy.recoveryTimeout={RECOVERY} "
             f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}",
         )  # fmt: skip
         found = self._awaited(self.master, log, rb"Starting Spark master at (spark://[\d.]+:(\d+))", begun)
         self.url, self._port = found[1].decode(), int(found[2])
-        self._awaited(self.master, log, rb"I have been elected leader! New state: ALIVE", begun)
+        # With a state to recover it is alive when workers and applications have answered, or were given up.
+        self._awaited(self.master, log, rb"New state: ALIVE|Recovery complete", begun)
 
     def start_worker(self) -> int:
         """Start a further worker, and return its number once it is registered."""

@@ -5,6 +5,7 @@ Only with ``EVERCURRENT_TEST_PROFILE=long``. ``EVERCURRENT_TEST_KILLS`` says how
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,12 +13,17 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from evercurrent.spark_bridge import deploy
+from evercurrent.views.store import FsspecStore, Store
+from s3_server import ACCOUNT, options_for, s3_server
 from spark.doomed_query import batches
 from spark.standalone import StandaloneCluster
 from spark.test_spark_kill import Doomed, long_only, on_linux
@@ -64,25 +70,102 @@ def kill_driver(cluster: StandaloneCluster, draw: random.Random, driver: subproc
         os.killpg(driver.pid, signal.SIGKILL)
 
 
+def fail_disk(cluster: StandaloneCluster, draw: random.Random, driver: subprocess.Popen[bytes]) -> None:
+    """Tasks and driver can neither write rows for other tasks nor read them; a moment later they can, and what was there is."""
+    folder = cluster.folder.parent / "checkpoint" / "exchange"
+    aside = folder.with_name("aside")
+    if not folder.is_dir():
+        return
+    folder.rename(aside)
+    with suppress(FileExistsError):  # Somebody has made it once more.
+        folder.touch(exist_ok=False)
+    time.sleep(draw.uniform(0, 1))
+    while folder.is_dir():
+        for file in folder.iterdir():
+            file.rename(aside / file.name)
+        with suppress(OSError):
+            folder.rmdir()
+    folder.unlink(missing_ok=True)
+    for file in aside.iterdir():
+        folder.mkdir(exist_ok=True)
+        file.rename(folder / file.name)
+    aside.rmdir()
+
+
+KINDS = [kill_executor, kill_python, kill_worker, kill_master, kill_driver, fail_disk]
+
+
+def disturbed(doomed: Doomed, cluster: StandaloneCluster, kill: Kill, draw: random.Random) -> None:
+    """Run the program until it has read everything, with so many kills of this kind in that time."""
+    kills = 0
+    while True:
+        process = doomed.start()
+        while process.poll() is None and kills < KILLS:
+            doomed.await_commits(draw.randrange(1, 4), process)
+            time.sleep(draw.uniform(0, 0.5))
+            if process.poll() is None:
+                kill(cluster, draw, process)
+                kills += 1
+        if doomed.finish(process):
+            break
+        assert doomed.starts < MOST_STARTS, doomed.log.read_text()[-4000:]
+    print(f"{kills} kills by {kill.__name__}, {doomed.starts} starts, {doomed.commits() - 1} epochs")
+    assert kills == KILLS
+
+
 @long_only
 @on_linux
-@pytest.mark.parametrize("kill", [kill_executor, kill_python, kill_worker, kill_master, kill_driver])
+@pytest.mark.parametrize("kill", KINDS)
 def test_killed_on_a_cluster(kill: Kill, environment_archive: Path, tmp_path: Path) -> None:
-    draw = random.Random(kill.__name__)
     with StandaloneCluster(tmp_path / "cluster") as cluster:
-        environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(environment_archive)}
-        doomed, kills = Doomed(tmp_path, batches(4 * KILLS, 60, lull=4), environment), 0
-        while True:
-            process = doomed.start()
-            while process.poll() is None and kills < KILLS:
-                doomed.await_commits(draw.randrange(1, 4), process)
-                time.sleep(draw.uniform(0, 0.5))
-                if process.poll() is None:
-                    kill(cluster, draw, process)
-                    kills += 1
-            if doomed.finish(process):
-                break
-            assert doomed.starts < MOST_STARTS, doomed.log.read_text()[-4000:]
-    assert kills == KILLS
-    print(f"{kills} kills by {kill.__name__}, {doomed.starts} starts, {doomed.commits() - 1} epochs")
+        doomed = Doomed(tmp_path, batches(4 * KILLS, 60, lull=4), on_cluster(cluster, environment_archive))
+        disturbed(doomed, cluster, kill, random.Random(kill.__name__))
     doomed.check()
+
+
+@dataclass
+class InBucket(Doomed):
+    """With its checkpoint in a bucket of a server that speaks S3."""
+
+    endpoint: str = ""
+
+    @cached_property
+    def store(self) -> Store:  # type: ignore[override]
+        return FsspecStore("s3://bucket/checkpoint", options=options_for(self.endpoint))
+
+    @property
+    def of_spark(self) -> Path:
+        return self.folder / "of-spark" / "spark"
+
+
+@long_only
+@on_linux
+def test_a_checkpoint_on_an_object_store(tmp_path: Path) -> None:
+    """Which driver and executors reach by its name alone, as they share no folder.
+
+    Spark's own checkpoint has the same name, for which Hadoop has a table that leads to a folder: the file system of Hadoop for
+    S3 is no part of PySpark.
+    """
+    archive = deploy.archive(tmp_path / "environment.tar.gz", include=["s3fs"], level=0)
+    own = tmp_path / "of-spark"
+    own.mkdir()
+    table = "spark.hadoop.fs.viewfs"
+    settings = {
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        f"{table}.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+        f"{table}.mounttable.bucket.link./checkpoint": own.as_uri(),
+    }
+    with s3_server() as endpoint, StandaloneCluster(tmp_path / "cluster") as cluster:
+        environment = {
+            **on_cluster(cluster, archive),
+            "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": ACCOUNT, "AWS_SECRET_ACCESS_KEY": ACCOUNT,
+            "DOOMED_CHECKPOINT": "s3://bucket/checkpoint", "DOOMED_SETTINGS": json.dumps(settings),
+        }  # fmt: skip
+        doomed = InBucket(tmp_path, batches(4 * KILLS, 60, lull=4), environment, pause=0.1, endpoint=endpoint)
+        disturbed(doomed, cluster, kill_python, random.Random(15))
+        doomed.check()
+
+
+def on_cluster(cluster: StandaloneCluster, archive: Path) -> dict[str, str]:
+    """The environment of a driver on a cluster whose executors get this archive."""
+    return {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(archive)}

@@ -26,7 +26,7 @@ from durability.observing import frame_bytes
 from evercurrent.core.data.errors import EvercurrentError
 from evercurrent.spark_bridge.runtime.java import ensure_java
 from evercurrent.views.checkpoint import CommitLog, Pieces
-from evercurrent.views.store import LocalStore
+from evercurrent.views.store import LocalStore, Store
 from spark.doomed_query import batches, declare, feed, run_to_the_end
 from spark.left_outside import left_since, left_there
 from spark.offered import declared, held
@@ -59,6 +59,8 @@ class Doomed:
     folder: Path
     frames: list[pl.DataFrame]
     environment: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.002
+    """Seconds between two looks at the checkpoint."""
     starts: int = 0
     ends: list[int] = field(default_factory=list)
     left_before: set[Path] = field(default_factory=set)
@@ -66,6 +68,16 @@ class Doomed:
     def __post_init__(self) -> None:
         feed(self.folder / "input", self.frames)
         self.log = self.folder / "log.txt"
+
+    @property
+    def store(self) -> Store:
+        """The store of the checkpoint."""
+        return LocalStore(self.folder / "checkpoint")
+
+    @property
+    def of_spark(self) -> Path:
+        """Where Spark's own checkpoint is."""
+        return self.folder / "checkpoint" / "spark"
 
     def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
         words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
@@ -93,21 +105,23 @@ class Doomed:
         return self.ends[-1] == 0
 
     def commits(self) -> int:
-        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*.json")))
+        """How many epochs are committed."""
+        names = [file.name.rpartition("/")[2] for file in self.store.list("commits/")]
+        return sum(name[0].isdigit() and name.endswith(".json") for name in names)
 
     def await_commits(self, more: int, process: subprocess.Popen[bytes]) -> None:
         """Wait until so many more epochs are committed, or the program has ended."""
         aim, deadline = self.commits() + more, time.monotonic() + A_START
         while process.poll() is None and self.commits() < aim:
             assert time.monotonic() < deadline, self.log.read_text()[-4000:]
-            time.sleep(0.002)
+            time.sleep(self.pause)
 
     def epochs(self) -> list[list[int]]:
         """Which files each micro-batch had, as Spark has written it down.
 
         One each, or two: a file that was listed when Spark was killed, before its batch was planned, comes with the next.
         """
-        spark = self.folder / "checkpoint" / "spark"
+        spark = self.of_spark
         listed: dict[int, int] = {}
         for log in (spark / "sources" / "0").glob("[0-9]*"):
             for line in log.read_text().splitlines()[1:]:
@@ -132,7 +146,7 @@ class Doomed:
         assert sum(map(len, epochs)) == len(self.frames)
         for numbers in epochs:
             engine.push("hits", pl.concat(self.frames[number] for number in numbers))
-        store = LocalStore(self.folder / "checkpoint")
+        store = self.store
         log, pieces = CommitLog(store), Pieces(store)
         assert log.last is not None
         assert log.last.epoch == engine.epoch_number == len(epochs)

@@ -1,54 +1,18 @@
 """One store of every kind; the S3 server runs in this process."""
 
-import logging
-import threading
 import uuid
 
 import pytest
 
 from evercurrent.views.store import FsspecStore, store_at
+from s3_server import options_for, s3_server
 
 
 @pytest.fixture(scope="session")
 def s3_options():
     """How to reach a server that speaks S3 and has a bucket called ``bucket``."""
-    pytest.importorskip("s3fs", reason="s3fs is not installed")
-    moto = pytest.importorskip("moto.server", reason="moto with its server is not installed")
-    from werkzeug.serving import make_server
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = one_at_a_time(moto.DomainDispatcherApplication(moto.create_backend_app))
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=moto.MotoRequestHandler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    options = {
-        "key": "of-no-account",
-        "secret": "of-no-account",
-        "client_kwargs": {"endpoint_url": f"http://127.0.0.1:{server.server_port}"},
-    }
-    import s3fs
-
-    s3fs.S3FileSystem(**options).mkdir("bucket")
-    yield options
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def one_at_a_time(application):
-    """A WSGI application that begins a request when the one before is answered.
-
-    S3 puts a name on condition in one step. moto looks whether the name is free and writes it some lines later, so
-    of two requests that meet there both are told that they have it. Connections have threads all the same: one
-    that is kept open and idle holds up nobody.
-    """
-    lock = threading.Lock()
-
-    def answer(environ, start_response):
-        with lock:
-            return application(environ, start_response)
-
-    return answer
+    with s3_server() as url:
+        yield options_for(url)
 
 
 @pytest.fixture(scope="session", autouse=True)
