@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
 from bench.reply import Fields
 from evercurrent.spark_bridge.runtime.session import local_session
+from evercurrent.spark_bridge.runtime.session import session as cluster_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +41,23 @@ def rows_of(spark: SparkSession, folder: Path, files: int = 1, *, is_wide: bool 
     """The files of a folder as a stream, so many to a micro-batch; ``is_wide``: with a text beside key and value."""
     schema = "key long, value long, pad string" if is_wide else "key long, value long"
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
+
+
+def hits_of(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files of a folder as a stream of hits with their seconds, one to a micro-batch."""
+    return spark.readStream.schema("key long, at long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def on_executors(count: int) -> SparkSession:
+    """A session whose tasks run in so many executors of one core, each a process of this machine."""
+    # Spark starts executors in its home, which PySpark names only to its own launcher.
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    settings = {
+        **SETTINGS,
+        "spark.executor.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    return cluster_session("bench", master=f"local-cluster[{count},1,1024]", settings=settings)
 
 
 def timing(streaming_query: Any, warming: int) -> Fields:

@@ -16,7 +16,10 @@ from bench.figures import (
     retail,
     sessions,
     spark_chain,
+    spark_executors,
+    spark_join,
     spark_one_row,
+    spark_sessions,
     spark_shapes,
     spark_state,
     state,
@@ -52,4 +55,7 @@ FIGURES = {
     "spark-one-row": spark_one_row.measure,
     "spark-state": spark_state.measure,
     "spark-shapes": spark_shapes.measure,
+    "spark-sessions": spark_sessions.measure,
+    "spark-join": spark_join.measure,
+    "spark-executors": spark_executors.measure,
 }

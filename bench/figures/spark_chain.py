@@ -37,7 +37,7 @@ def measure(settings: Settings) -> Figure:
     ]
     outcomes = interleave(programs, settings.runs, settings.timeout, settings.report)
     wrong = [sentence for label, several in outcomes.items() for sentence in faults(label, several, stream)]
-    lines = tuple(_line(label, several, outcomes[OURS], rows) for label, several in outcomes.items())
+    lines = tuple(line_of(label, several, outcomes[OURS], rows) for label, several in outcomes.items())
     other = f"the target is about micro-batches of {ROWS:,} rows" if settings.quick else ""
     verdicts = (judge(SPEED, ratio(outcomes[ROCKSDB], outcomes[OURS], "median_ms"), other),)
     sizes = {"keys": KEYS, "batches": batches, "rows_per_batch": rows, "of_them_warming": warming}
@@ -62,7 +62,8 @@ def faults(label: str, several: list[Outcome], stream: StreamInput) -> list[str]
     return sentences
 
 
-def _line(label: str, several: list[Outcome], ours: list[Outcome], rows: int) -> Line:
+def line_of(label: str, several: list[Outcome], ours: list[Outcome], rows: int) -> Line:
+    """The median micro-batch of a contender, with its rows per second."""
     if reason := failure(several):
         return Line(label, "ms", None, note=f"failed: {reason}")
     middle, all_of_it = spread(several, "median_ms"), spread(several, "seconds")

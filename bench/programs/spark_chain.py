@@ -12,6 +12,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,16 +20,27 @@ import evercurrent as ec
 from bench.changes import Changes
 from bench.data import SCHEMA
 from bench.reply import send
-from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, rows_of, session, timing
+from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, on_executors, rows_of, session, timing
 from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge.query import DRIVER_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool, has_more: bool) -> None:
-    spark = (
-        session(**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {}))
-        if files > 1 or is_wide
-        else session()
-    )
+def spark_for(files: int, is_wide: bool, executors: int) -> SparkSession:
+    """The session: with a small driver for some shapes, or with executors."""
+    if executors:
+        return on_executors(executors)
+    if files > 1 or is_wide:
+        return session(**SMALL_DRIVER, **(A_PARTITION_EACH if files > 1 else {}))
+    return session()
+
+
+def main(
+    folder: Path, warming: int, buckets: int, files: int, is_wide: bool, has_more: bool, executors: int
+) -> None:
+    spark = spark_for(files, is_wide, executors)
     engine = ec.Engine()
     rows = engine.source("rows", {**SCHEMA, "pad": pl.String} if is_wide else SCHEMA)
     more = {"pad": pl.col("pad").max()} if is_wide else {}
@@ -45,6 +57,7 @@ def main(folder: Path, warming: int, buckets: int, files: int, is_wide: bool, ha
             checkpoint=checkpoint,
             buckets=buckets,
             trigger={"availableNow": True},
+            driver_rows=0 if executors else DRIVER_ROWS,
         )
         query.await_termination()
         seconds = time.perf_counter() - started
@@ -75,5 +88,11 @@ if __name__ == "__main__":
     parser.add_argument("--files", type=int, default=1, help="of a micro-batch, each a partition")
     parser.add_argument("--wide", action="store_true", help="rows have a text, which is in the state")
     parser.add_argument("--more", action="store_true", help="a sum and a maximum of floats, and a mean, too")
+    parser.add_argument(
+        "--executors", type=int, default=0, help="in which all stages run; 0: in this process"
+    )
     options = parser.parse_args()
-    main(options.folder, options.warming, options.buckets, options.files, options.wide, options.more)
+    main(
+        options.folder, options.warming, options.buckets, options.files, options.wide, options.more,
+        options.executors,
+    )  # fmt: skip
