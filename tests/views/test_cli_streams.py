@@ -145,7 +145,7 @@ def test_deltas_in_each_format(suffix: str) -> None:
     assert done.exit_code == 0, done.output
     read: dict[str, Any] = {
         "csv": lambda path: pl.read_csv(path).fill_null(""),
-        "arrow": pl.read_ipc_stream,
+        "arrow": pl.read_ipc,
         "arrows": pl.read_ipc_stream,
         "parquet": pl.read_parquet,
         "jsonl": pl.read_ndjson,
