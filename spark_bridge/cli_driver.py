@@ -68,7 +68,7 @@ def on_spark(
         batches = prepared(engine, spark, place, buckets, DRIVER_ROWS, None)
         arrivals = Arrivals(batches.store, engine.sources)
         batches.planned = arrivals.planned
-        query = started(engine, batches, arrivals.stream(spark))
+        query = started(engine, batches, spark, arrivals.stream(spark))
         stack.callback(query.stop)
         driver = SparkDriver(engine, query, batches, arrivals, is_durable=checkpoint is not None)
         driver.catch_up()

@@ -40,20 +40,25 @@ from .execution.arguments import (
     require_timeout,
     require_trigger,
 )
+from .execution.continuity import require_continued, streams_before
 from .execution.control_records import require_fitting
 from .execution.jobs import Setup
 from .execution.micro_batches import MicroBatches
 from .execution.options import OnEpoch, Options
+from .execution.other_streams import continue_with
 from .execution.preflight import Needs, check_executors, check_picklable
 from .execution.spark_checkpoint import location_in_spark
+from .execution.streaming import Streaming
 from .execution.writer_lock import WriterLock
-from .input.inputs import check_sources, heartbeat, tagged
-from .input.origins import input_paths, require_no_aggregation, require_no_shuffle
+from .input.inputs import check_sources, heartbeat
+from .input.origins import require_no_aggregation, require_no_shuffle
+from .input.streams import HEARTBEAT, Streams
 from .output.live_views import LiveViews
 from .output.query_names import QueryNames
 from .output.query_progress import in_record, remember
 from .output.registration import register
 from .output.spark_views import InSpark
+from .output.united_rows import UnitedRows
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
 
@@ -94,9 +99,11 @@ def run(
     micro-batches, which wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled
     by a thread while micro-batches continue; they wait only while the changes of the last ones are applied to it. If it
     cannot be filled, the call raises and the query is as it was. When a query is started again with more views, these are
-    filled in the same way; one that is no longer declared is dropped with ``Checkpoint(path, drop=("name",))``. Sources
-    cannot be added or dropped: Spark continues with the streams that it began with. Under Spark Connect a query has the
-    views that were declared when it was started.
+    filled in the same way; one that is no longer declared is dropped with ``Checkpoint(path, drop=("name",))``.
+
+    Sources may come and go, too: ``engine.source``, and ``query.add_streams`` gives it the rows; ``engine.drop_source``. Spark's
+    query is ended between two micro-batches for that, and started again on the same offsets; so it is for each declaration under
+    Spark Connect, where micro-batches run in another process.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -119,8 +126,7 @@ def run(
             them, one at a time in memory.
         trigger: the argument of Spark's ``DataStreamWriter.trigger``, as in ``{"availableNow": True}``.
         heartbeat_seconds: run a micro-batch at this interval even if no rows come, so that processing time advances. For
-            Spark it is one more source, so a checkpoint that was begun with a heartbeat always needs one, and one that
-            was begun without cannot get one; the interval can be changed.
+            Spark it is one more stream, which may come or go when the query is started again; the interval can be changed.
         on_epoch: called with (view, delta as a Spark DataFrame, epoch) before an epoch is committed. An epoch that fails before
             its commit is repeated, and its deltas are passed again, with the same rows: make the sink idempotent by epoch.
             Epoch 0, in which a group without rows gets its row, precedes all micro-batches and is not passed.
@@ -151,10 +157,10 @@ def run(
     require_start(first, trigger, name)
     spark = first.sparkSession
     location_in_spark(spark, checkpoint_in_spark(checkpoint).store.url)
-    beat = None
+    frames = {name: sources[name] for name in engine.sources}
     if heartbeat_seconds is not None:
         require_bounded_beats(trigger)
-        beat = heartbeat(spark, heartbeat_seconds)
+        frames[HEARTBEAT] = heartbeat(spark, heartbeat_seconds)
     batches = prepared(
         engine,
         spark,
@@ -164,33 +170,24 @@ def run(
         on_epoch,
         driver_bytes=driver_bytes,
         on_bad_rows=on_bad_rows,
+        frames=frames,
     )
-    batches.require_streams(list(sources), input_paths(sources), has_beat=beat is not None)
-    rows = tagged(sources, engine.sources, beat=beat)
-    return started(engine, batches, rows, trigger, name)
+    return started(engine, batches, spark, frames, trigger, name)
 
 
 def started(
     engine: Engine,
     batches: MicroBatches,
-    rows: DataFrame,
+    spark: SparkSession,
+    rows: Mapping[str, DataFrame] | DataFrame,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Query:
-    """Return the query over the rows of all sources, as ``tagged`` makes them."""
-    location = location_in_spark(rows.sparkSession, batches.store.url)
-    writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", location)
-    if name is not None:
-        writer = writer.queryName(name)
-    lock = WriterLock(batches.store.url)
-    try:
-        query = (writer.trigger(**trigger) if trigger else writer).start()
-    except BaseException:
-        lock.release()
-        raise
-    batches.log.follow(query, rows.sparkSession)
-    lock.release_after(query, batches.end)
-    return Query(engine, batches, query, rows.sparkSession, lock)
+    """Return the query over the streams of its sources, or over all of their rows as ``tagged`` makes them."""
+    united = UnitedRows(batches, rows)
+    return Query(
+        engine, batches, Streaming(batches, united, trigger, name), InSpark(spark, batches.setup), united
+    )
 
 
 def prepared(
@@ -203,8 +200,12 @@ def prepared(
     *,
     driver_bytes: int = DRIVER_BYTES,
     on_bad_rows: OnBadRows | None = None,
+    frames: Mapping[str, DataFrame] | None = None,
 ) -> MicroBatches:
-    """Return the function for micro-batches, after all checks that are possible before the first one."""
+    """Return the function for micro-batches, after all checks that are possible before the first one.
+
+    ``frames`` are the streams by name, unless rows come in another way.
+    """
     require_sizes(BUCKETS if buckets is None else buckets, driver_rows)
     require_driver_bytes(driver_bytes)
     require_on_epoch(on_epoch)
@@ -220,7 +221,12 @@ def prepared(
     lock = WriterLock(store.url)
     try:
         parts = _cut(engine, options_of_checkpoint, store, buckets)
-        check_executors(spark, Needs(store.url, largest_bucket(CommitLog(store).last)))
+        last = CommitLog(store).last
+        check_executors(spark, Needs(store.url, largest_bucket(last)))
+        before = None if frames is None else streams_before(last, frames)
+        streams = None if frames is None else Streams.of(frames, () if before is None else before.numbered)
+        if before is not None and streams is not None:
+            require_continued(store.url, before, streams)
         batches = MicroBatches(
             Setup(
                 plan,
@@ -229,13 +235,18 @@ def prepared(
                 INLINE_ROWS,
                 options_of_checkpoint.allow_pickle,
                 on_bad_rows or engine.on_bad_rows,
+                tuple(engine.sources) if streams is None else streams.sources,
             ),
             Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
+            streams,
         )
+        batches.is_connected = not hasattr(spark, "_jsc")
         register(spark)
         batches.on_read = engine.fill_reports.read
         with engine.fill_reports.ending():
             batches.opened(spark)  # Views that are new to the checkpoint are filled and committed.
+        if streams is not None:
+            continue_with(batches, before, streams, spark)
     finally:
         lock.release()
     return batches
@@ -294,9 +305,9 @@ class Query(LiveViews, QueryNames):
         self,
         engine: Engine,
         batches: MicroBatches,
-        query: StreamingQuery,
-        spark: SparkSession,
-        lock: WriterLock,
+        streaming: Streaming,
+        in_spark: InSpark,
+        rows: UnitedRows,
     ) -> None:
         reader = CheckpointReader(
             batches.setup.unpickled(),
@@ -304,9 +315,13 @@ class Query(LiveViews, QueryNames):
             batches.options.checkpoint.drop,
             allow_pickle=batches.setup.allow_pickle,
         )
-        self.streaming_query = query
-        super().__init__(engine, reader, InSpark(spark, batches.setup), batches, lock)
-        remember(str(query.id), self)
+        super().__init__(engine, reader, in_spark, batches, streaming, rows)
+        remember(str(self.id), self)
+
+    @property
+    def streaming_query(self) -> StreamingQuery:
+        """See ``QueryNames``."""
+        return self._streaming.query
 
     def fire(self, view: str, key: object = None, window: object = None) -> None:
         """Fire windows with the next micro-batch: those whose trigger waits for ``signal()``.
@@ -367,7 +382,7 @@ class Query(LiveViews, QueryNames):
             EvercurrentError: the query ends with this error, as in ``await_termination``.
         """
         with self._in_a_sentence():
-            self.streaming_query.processAllAvailable()
+            self._streaming.process_all_available()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; return False if it has not after ``timeout`` seconds, which may be a fraction.
@@ -379,15 +394,10 @@ class Query(LiveViews, QueryNames):
         require_timeout(timeout)
         try:
             with self._in_a_sentence():
-                if timeout is None:
-                    self.streaming_query.awaitTermination()
-                    return True
-                # Spark counts in milliseconds, and does not take 0.
-                return bool(self.streaming_query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type]
+                return self._streaming.await_termination(timeout)
         finally:
-            if not self.streaming_query.isActive:
-                self._batches.end()
-                self._lock.release()
+            if not self._streaming.is_active:
+                self._streaming.ended()
                 self._drain()
 
     @contextmanager
@@ -403,9 +413,7 @@ class Query(LiveViews, QueryNames):
 
     def stop(self) -> None:
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
-        self.streaming_query.stop()
-        self._batches.end()
-        self._lock.release()
+        self._streaming.stop()
         self._drain()
         for delivery in self.deliveries:
             delivery.close()
@@ -424,7 +432,7 @@ class Query(LiveViews, QueryNames):
         Raises:
             CheckpointError: the query is still running.
         """
-        if self.streaming_query.isActive:
+        if self._streaming.is_active:
             raise CheckpointError("the query is still running: wait for its end, or stop it, before finish()")
         timed = [name for name, source in self._sources.items() if source.event_time is not None]
         if not timed:

@@ -52,6 +52,10 @@ class Attempts:
                 ) from error
         return attempt
 
+    def is_recorded(self, batch: int) -> bool:
+        """Return whether a batch was begun, with ``record``."""
+        return bool(self._store.list(f"{BATCHES}/{batch:012}"))
+
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
         """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
         requests: dict[str, FireRequest] = {}

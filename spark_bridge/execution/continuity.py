@@ -1,16 +1,25 @@
-"""A query continues only with the streams, the files and Spark's own checkpoint that it began with."""
+"""A query continues only with Spark's own checkpoint, and with each stream where it was."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from evercurrent.core.data.errors import CheckpointError, MissingFileError
 from evercurrent.core.data.schema import listed
+from evercurrent.views.checkpoint import Commit
+from evercurrent.views.partitioned.bucket_commits import IN_BUCKETS
+from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import Store
 
+from ..input.streams import Streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 SPARK = "spark"
-"""The folder of Spark's own checkpoint, and the fact of a commit about micro-batches."""
+"""The fact of a commit about micro-batches."""
 
 
 def require_new(url: str, epoch: int) -> None:
@@ -26,22 +35,56 @@ def require_new(url: str, epoch: int) -> None:
         )
 
 
-def require_same_streams(url: str, before: Sequence[str] | None, streams: Sequence[str]) -> None:
-    """Check that earlier micro-batches, if there are any, were of the same streams, as Spark cannot continue with others.
+def streams_before(last: Commit | None, frames: Mapping[str, DataFrame]) -> Streams | None:
+    """Return the streams with which micro-batches up to a commit were run; None if that is not recorded, or there were none.
+
+    Earlier versions recorded their names, sorted, but not how Spark counts them: that was in the order in which they are
+    declared, the heartbeat last.
+    """
+    facts = {} if last is None else last.facts.get(SPARK, {})
+    names = facts.get("streams")
+    if last is None or names is None:
+        return None
+    paths = facts.get("paths") or {}
+    if "numbered" in facts:
+        return Streams(tuple(names), tuple(facts["numbered"]), paths)
+    declared = [name for name in last.plan.get("order", frames) if name in names]
+    in_order = dict.fromkeys([*declared, *names])
+    numbered = Streams.of({name: frames[name] for name in in_order if name in frames}).numbered
+    counted = [[name] * (numbered.count(name) if name in frames else 1) for name in in_order]
+    return Streams(tuple(in_order), tuple(name for several in counted for name in several), paths)
+
+
+def never_streamed(last: Commit | None, plan: Plan) -> frozenset[str]:
+    """Return the sources of a plan that have had no rows up to a commit, as they have never had a stream.
+
+    Once an engine has continued the checkpoint that is not known: rows may have been pushed into it.
+    """
+    streams = None if last is None else last.facts.get(SPARK, {}).get("streams")
+    if last is None or streams is None or last.facts.get(IN_BUCKETS) != last.epoch:
+        return frozenset()
+    return frozenset(each.name for each in plan.inputs.values()).difference(streams)
+
+
+def require_continued(url: str, before: Streams, streams: Streams) -> None:
+    """Check that streams that a query goes on with are as they were, and that new ones are their own.
 
     Raises:
-        CheckpointError: a source or the heartbeat was added or removed.
+        CheckpointError: one reads other files, or is made of another number of streams of Spark.
+        InputError: a new one shares a stream with another.
     """
-    if before is None or before == streams:
-        return
-    changes = [
-        *(f"{name} is new" for name in streams if name not in before),
-        *(f"{name} is gone" for name in before if name not in streams),
-    ]
-    raise CheckpointError(
-        f"{url}: a query can only continue with the streams that it began with, and {', '.join(changes)}; give "
-        "the same ones (heartbeat_seconds= is one), or start with a new checkpoint"
+    continued = [name for name in streams.names if name in before.names]
+    require_same_paths(
+        url, before.paths, {name: streams.paths[name] for name in continued if name in streams.paths}
     )
+    for name in continued:
+        was, now = before.numbered.count(name), streams.numbered.count(name)
+        if was != now:
+            raise CheckpointError(
+                f"{url}: source {name!r} was begun with a DataFrame of {was} streams of Spark, and has {now} "
+                "now, so it is not known where each of them is; give the same DataFrame, or start with a new checkpoint"
+            )
+    streams.require_own()
 
 
 def require_same_paths(url: str, before: Mapping[str, list[str]], paths: Mapping[str, list[str]]) -> None:
@@ -59,13 +102,13 @@ def require_same_paths(url: str, before: Mapping[str, list[str]], paths: Mapping
             )
 
 
-def query_in(store: Store) -> str | None:
+def query_in(store: Store, folder: str) -> str | None:
     """Return the identity of the query in Spark's own checkpoint, None if that is in another store.
 
     It is, for example, if the path means another file system to Spark.
     """
     try:
-        metadata = store.read(f"{SPARK}/metadata")
+        metadata = store.read(f"{folder}/metadata")
     except MissingFileError:
         return None
     query: str = json.loads(metadata.to_pybytes())["id"]

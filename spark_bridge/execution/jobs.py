@@ -53,6 +53,8 @@ CHUNKS = 1 << 20
 class Setup:
     """The setup of a process that runs tasks of a query: the pickled plan, the checkpoint, and its buckets.
 
+    ``streams`` are the sources whose rows come, in the order in which these are united; None: all of them.
+
     The pickle comes from the driver of the same application, through Spark. ``allow_pickle``: the checkpoint may hold
     pickles too.
     """
@@ -63,13 +65,14 @@ class Setup:
     inline_rows: int
     allow_pickle: bool = False
     on_bad_rows: OnBadRows = "fail"
+    streams: tuple[str, ...] | None = None
 
     def runner(self) -> StageRunner:
         """Return the runner of stages in this process, made once."""
         return _runner(self)
 
     def sources(self) -> dict[str, Source]:
-        """Return the sources, read once in a process."""
+        """Return the sources whose rows come, read once in a process."""
         return _sources(self)
 
     def unpickled(self) -> Plan:
@@ -92,7 +95,8 @@ def _runner(setup: Setup) -> StageRunner:
 
 @lru_cache(maxsize=4)
 def _sources(setup: Setup) -> dict[str, Source]:
-    return sources_of(setup.unpickled())
+    sources = sources_of(setup.unpickled())
+    return sources if setup.streams is None else {name: sources[name] for name in setup.streams}
 
 
 def sources_of(plan: Plan) -> dict[str, Source]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -24,22 +26,18 @@ from evercurrent.views.partitioned.upkeep import Upkeep
 from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
+from ..input.streams import Streams
 from .attempts import Attempts
 from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
-from .continuity import (
-    SPARK,
-    query_in,
-    require_new,
-    require_same_paths,
-    require_same_query,
-    require_same_streams,
-)
+from .continuity import SPARK, never_streamed, query_in, require_new, require_same_query
 from .control_records import fires_of, require_next
 from .frames import delta_frames
+from .holds import POLL_SECONDS, Holds
 from .interruptions import interruption, is_interruption
 from .job_names import name_of, named_jobs
 from .jobs import Setup, SparkJobs, arrived
+from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
 from .parallelism import partitions
 from .short_log import ShortLog
@@ -57,21 +55,28 @@ class MicroBatches:
 
     ``planned`` returns the metadata of a batch by its number; without it batches have the time at which they are run, and
     no positions. ``error`` is the error of the last batch in this process; Spark has only its text. ``streams``
-    are those that Spark counts, and ``paths`` those of their files, if ``require_streams`` was called.
+    are those that Spark counts, where they are not files that this process writes.
     """
 
-    def __init__(self, setup: Setup, options: Options) -> None:
+    def __init__(self, setup: Setup, options: Options, streams: Streams | None = None) -> None:
         self.setup: Setup = setup
         self.options: Options = options
         self.planned: Callable[[int], Planned] | None = None
         self.error: Exception | None = None
         self.log: ShortLog = ShortLog()
-        self.streams: list[str] | None = None
+        self.streams: Streams | None = streams
+        self.folder: str = FOLDER
+        """The folder of Spark's own checkpoint."""
         self.while_running: Callable[[], AbstractContextManager[None]] = nullcontext
         """Makes a context in which micro-batches are run."""
         self.on_read: OnRead | None = None
         """Is called while views are filled for which micro-batches wait."""
-        self.paths: dict[str, list[str]] | None = None
+        self.await_end: Callable[[], Exception] | None = None
+        """Waits until Spark ends its query, and returns the error for a micro-batch that does not begin any more."""
+        self.is_connected: bool = False
+        """Whether micro-batches run in another process, to which Spark Connect sends a copy of this."""
+        self._is_elsewhere = self._is_paused = False
+        self._hold: str | None = None
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._open_attempts: Attempts | None = None
@@ -88,8 +93,8 @@ class MicroBatches:
             InterruptedError: the query is stopped.
         """
         try:
-            with self.while_running(), self.turn:
-                self._run_next(rows, batch)
+            with self.while_running():
+                self._run_in_turn(rows, batch)
         except Exception as error:
             if is_interruption(error):
                 raise interruption(error) from None
@@ -97,10 +102,23 @@ class MicroBatches:
             self.log.failed(error, batch)
             raise
 
+    def _run_in_turn(self, rows: DataFrame, batch: int) -> None:
+        if not self._is_elsewhere:
+            with self.turn:
+                if not self._is_paused:
+                    self._run_next(rows, batch)
+                    return
+            assert self.await_end is not None, "there is a query to be paused"
+            raise self.await_end()
+        with self.turn:
+            if self.holds.is_held("batches"):
+                raise self.holds.await_end("batches")
+            self._run_next(rows, batch)
+
     def _run_next(self, rows: DataFrame, batch: int) -> None:
         if self._query is None:
-            self._query = query_in(self.store)
-        require_same_query(self.store.url, self._facts.get("query"), self._query, self.last_batch)
+            self._query = query_in(self.store, self.folder)
+        require_same_query(self.store.url, self.facts.get("query"), self._query, self.last_batch)
         if require_next(self.last_batch, batch):
             self.run(rows, batch)
             self._upkeep.after_epoch()
@@ -112,7 +130,7 @@ class MicroBatches:
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         has_sink = self.options.on_epoch is not None
-        attempt = self._attempts.begin(batch, self._facts.get("asked", []), record=has_sink)
+        attempt = self._attempts.begin(batch, self.facts.get("asked", []), record=has_sink)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         here: list[pa.Table] = []
@@ -134,15 +152,7 @@ class MicroBatches:
             arrive,
             planned.at,
             planned.positions,
-            {
-                SPARK: {
-                    "batch": batch,
-                    "asked": list(attempt.requests),
-                    "query": self._query,
-                    "streams": self.streams,
-                    "paths": self.paths,
-                }
-            },
+            self._facts_with(batch=batch, asked=list(attempt.requests), query=self._query),
             on_deltas=on_deltas if has_sink else None,
             promised=promised,
             fires=fires_of(epochs.plan, attempt.fires),
@@ -187,6 +197,16 @@ class MicroBatches:
 
         With a session ``on_epoch`` is called for it.
         """
+        return self.without_rows(promised, instant_of(at), {}, spark)
+
+    def without_rows(
+        self,
+        promised: Mapping[str, int],
+        instant: int | None,
+        facts: Mapping[str, Any],
+        spark: SparkSession | None,
+    ) -> int:
+        """Run an epoch without rows, by default at the processing time of the last one."""
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
             if spark is not None and self.options.on_epoch is not None:
@@ -195,8 +215,8 @@ class MicroBatches:
         with self.turn:
             epochs = self.opened()
             epochs.refresh()
-            instant = instant_of(at)
-            return epochs.step(lambda _: [], instant, {}, {}, promised=promised, on_deltas=on_deltas).epoch
+            at = epochs.last_instant if instant is None else instant
+            return epochs.step(lambda _: [], at, {}, facts, promised=promised, on_deltas=on_deltas).epoch
 
     def require_new(self) -> None:
         """Check that nothing was committed yet.
@@ -206,25 +226,62 @@ class MicroBatches:
         """
         require_new(self.setup.store, self.opened().last.epoch)
 
-    def require_streams(
-        self, sources: Sequence[str], paths: Mapping[str, list[str]], *, has_beat: bool
-    ) -> None:
-        """Check that earlier micro-batches were of the same streams; ``paths`` are those of the files that they read.
+    def _facts_with(self, **facts: object) -> dict[str, Any]:
+        """Return what a commit records about micro-batches, with these facts among it."""
+        own = {"streams": None, "paths": None} if self.streams is None else self.streams.as_facts()
+        return {SPARK: {**self.facts, **own, "folder": self.folder, **facts}}
 
-        Raises:
-            CheckpointError: a source or the heartbeat was added or removed, or reads other files.
+    def pause(self) -> bool:
+        """Let no micro-batch begin, in order to end the query, and return whether that could be done.
+
+        It cannot as long as one that was begun is not committed, since a sink may have its deltas. In this process it waits for a
+        micro-batch that runs; under Spark Connect one without a sink is abandoned.
         """
-        self.paths = dict(paths)
-        self.streams = [*sorted(sources), *(["the heartbeat"] if has_beat else [])]
-        require_same_paths(self.store.url, self._facts.get("paths") or {}, self.paths)
-        require_same_streams(self.store.url, self._facts.get("streams"), self.streams)
+        if self.is_connected:
+            if self.has_begun():
+                return False
+            self._hold = self.holds.begin("batches")
+            return True
+        with self.turn:
+            self._is_paused = not self.has_begun()
+        return self._is_paused
+
+    def resume(self) -> None:
+        """Let micro-batches begin again. The query has ended."""
+        self._is_paused = False
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            self.holds.end(hold)
+
+    def await_begun(self, is_active: Callable[[], bool]) -> None:
+        """Wait until a micro-batch that an earlier run has begun is committed, or the query ends: its epoch keeps its number."""
+        while True:
+            with self.turn:
+                if not self.has_begun():
+                    return
+            if not is_active():
+                return
+            time.sleep(POLL_SECONDS)
+
+    def has_begun(self) -> bool:
+        """Return whether the next micro-batch was begun and is not committed, so that a sink may have its deltas."""
+        if self.options.on_epoch is None:
+            return False
+        if self.is_connected:
+            self.opened().refresh()
+        return self._attempts.is_recorded(0 if self.last_batch is None else self.last_batch + 1)
+
+    @property
+    def holds(self) -> Holds:
+        """Return the holds in the checkpoint."""
+        return Holds(self.store)
 
     def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
         self._attempts.request(fire)
 
     @property
-    def _facts(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """Return the facts of the last commit about micro-batches."""
         facts: Mapping[str, Any] = self.opened().last.facts.get(SPARK, {})
         return facts
@@ -232,7 +289,7 @@ class MicroBatches:
     @property
     def last_batch(self) -> int | None:
         """Return the number of the last micro-batch that is committed."""
-        last: int | None = self._facts.get("batch")
+        last: int | None = self.facts.get("batch")
         return last
 
     def opened(self, spark: SparkSession | None = None) -> Epochs:
@@ -267,9 +324,16 @@ class MicroBatches:
                         return None
                 raise
 
-        with self._upkeep.deleting.lock:
-            filling = RunningFill(prepare)
-            self._fills.add(filling)
+        hold = self.holds.begin("files") if self.is_connected else None
+        on_end = None if hold is None else partial(self.holds.end, hold)
+        try:
+            with self._upkeep.deleting.lock:
+                filling = RunningFill(prepare, on_end)
+                self._fills.add(filling)
+        except BaseException:
+            if on_end is not None:
+                on_end()
+            raise
         return filling
 
     def redeclare(
@@ -308,8 +372,13 @@ class MicroBatches:
             if spark is not None and self.options.on_epoch is not None:
                 self._call_sink(spark, deltas, setup)
 
+        plan = setup.unpickled()
+        if self._epochs is None:
+            untouched = never_streamed(CommitLog(self.store).last, plan)
+        else:
+            untouched = self._epochs.untouched.difference(self.setup.streams or ())
         return Epochs(
-            setup.unpickled(),
+            plan,
             CommitLog(self.store, full_every=self.options.checkpoint.full_every),
             Pieces.of(self.store),
             buckets=setup.buckets,
@@ -323,6 +392,8 @@ class MicroBatches:
             on_filled=on_filled,
             on_read=self.on_read if change is None or change.computed is None else None,
             change=change,
+            facts={} if self.streams is None else {SPARK: self.streams.as_facts()},
+            untouched=untouched,
         )
 
     @property
@@ -342,8 +413,9 @@ class MicroBatches:
         """Return the state for another process, without objects that are open here."""
         left = ("turn", "_upkeep")
         shared = {name: value for name, value in self.__dict__.items() if name not in left}
-        open_here = {"_epochs": None, "_store": None, "_open_attempts": None}
-        return {**shared, **open_here, "while_running": nullcontext, "_fills": WeakSet()}
+        open_here = {"_epochs": None, "_store": None, "_open_attempts": None, "await_end": None}
+        here = {"while_running": nullcontext, "_fills": WeakSet(), "on_read": None, "_is_elsewhere": True}
+        return {**shared, **open_here, **here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -361,8 +433,10 @@ class MicroBatches:
         )
 
     def _is_read_elsewhere(self) -> bool:
-        """Return whether a view is being filled from commits that may not be retained."""
-        return any(fill.is_needed for fill in self._fills)
+        """Return whether a view is being filled from commits that may not be retained, here or in the process of the client."""
+        return any(fill.is_needed for fill in self._fills) or (
+            self._is_elsewhere and self.holds.is_held("files")
+        )
 
     def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas, setup: Setup) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"

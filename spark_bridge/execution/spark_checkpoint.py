@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.errors import CheckpointError
 
+from .offset_log import FOLDER
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -19,21 +21,21 @@ PACKAGES = {"s3a": "org.apache.hadoop:hadoop-aws"}
 """The packages of Java that have a file system."""
 
 
-def location_in_spark(spark: SparkSession, url: str) -> str:
-    """Return the folder or url of Spark's own checkpoint in that of a store.
+def location_in_spark(spark: SparkSession, url: str, name: str = FOLDER) -> str:
+    """Return the folder or url of Spark's own checkpoint, the one of this name in that of a store.
 
     Raises:
         CheckpointError: Spark has no file system for it; names the package that has one.
     """
-    folder = f"{url.rstrip('/')}/spark"
+    folder = f"{url.rstrip('/')}/{name}"
     untyped: Any = spark
     # Under Spark Connect the server's Hadoop is not seen from here.
     if "://" not in url or not hasattr(untyped, "_jsc"):
         return folder
     scheme, _, rest = folder.partition("://")
-    for name in (scheme, OTHER_NAMES.get(scheme)):
-        if name is not None and _has_file_system(untyped, name):
-            return f"{name}://{rest}"
+    for other in (scheme, OTHER_NAMES.get(scheme)):
+        if other is not None and _has_file_system(untyped, other):
+            return f"{other}://{rest}"
     own = OTHER_NAMES.get(scheme, scheme)
     package = PACKAGES.get(own)
     settings = f"spark.jars.packages={package}:VERSION, that of Spark's Hadoop, or " if package else ""

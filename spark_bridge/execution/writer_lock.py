@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from threading import Lock
 
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.store import store_at
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 PATIENCE = 1.0
 """Seconds to wait for a query of this process that has ended and is about to release the lock."""
@@ -71,17 +67,3 @@ class WriterLock:
                 self._holders -= 1
                 if not self._holders:
                     self._held.close()
-
-    def release_after(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
-        """Call a function when the query ends, with or without an error, and release the lock."""
-        Thread(target=self._wait, args=(query, ended), daemon=True, name="evercurrent-lock").start()
-
-    def _wait(self, query: StreamingQuery, ended: Callable[[], None]) -> None:
-        try:
-            query.awaitTermination()
-        except Exception:
-            # Callers that wait for the query get its error; here it only matters that it has ended.
-            return
-        finally:
-            ended()
-            self.release()

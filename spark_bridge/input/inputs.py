@@ -66,10 +66,12 @@ def tagged(
     declared: Mapping[str, Source],
     *,
     beat: DataFrame | None = None,
+    beat_at: int | None = None,
 ) -> DataFrame:
     """Return the sources, which ``check_sources`` has checked, as one DataFrame in the order of ``declared``.
 
-    Several, or one with a heartbeat, have the columns (``_source``, ``_0``, ``_1`` ...); a single one keeps its own.
+    Several, or one with a heartbeat, have the columns (``_source``, ``_0``, ``_1`` ...); a single one keeps its own. The
+    rows of the heartbeat come last, or at the place ``beat_at``.
     """
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
@@ -78,8 +80,10 @@ def tagged(
         return parts[0]
     types = [nullable(part.schema) for part in parts]
     packed = [_packed(part, place, types) for place, part in enumerate(parts)]
-    beats = [] if beat is None else [beat.select(F.lit(BEAT).alias(TAG), *_nulls(types, range(len(types))))]
-    return reduce(lambda above, below: above.union(below), [*packed, *beats])
+    if beat is not None:
+        beats = beat.select(F.lit(BEAT).alias(TAG), *_nulls(types, range(len(types))))
+        packed.insert(len(packed) if beat_at is None else beat_at, beats)
+    return reduce(lambda above, below: above.union(below), packed)
 
 
 def _selected(frame: DataFrame, source: Source) -> DataFrame:
@@ -221,6 +225,17 @@ def check_sources(
             f"source {listed(missing)} has no DataFrame; give one for every declared source, "
             f"as in sources={{{missing[0]!r}: {reader}...}}"
         )
+    check_streams(declared, sources, is_streaming=is_streaming)
+
+
+def check_streams(
+    declared: Mapping[str, Source], sources: Mapping[str, DataFrame], *, is_streaming: bool | None = None
+) -> None:
+    """Check that the DataFrame of each declared source fits it.
+
+    Raises:
+        InputError: one does not, as for ``check_sources``.
+    """
     for name, source in declared.items():
         _check_kind(name, sources[name], is_streaming)
         _check_names(source, sources[name])

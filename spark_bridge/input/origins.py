@@ -46,7 +46,7 @@ def require_no_shuffle(frames: Mapping[str, DataFrame], sources: Mapping[str, So
         InputError: some are; names the source and the remedies.
     """
     for name in sources_in_order(sources):
-        steps = _STEP.findall(_explained(frames[name]))
+        steps = _STEP.findall(explained(frames[name]))
         if "Exchange" in steps and "Sort" not in steps[: steps.index("Exchange")]:
             raise InputError(
                 f"source {name!r}: its rows are shuffled on their way (by repartition, a join, a grouping or the like), "
@@ -63,7 +63,7 @@ def require_no_aggregation(frames: Mapping[str, DataFrame]) -> None:
         InputError: one is; names the source and the remedy.
     """
     for name, frame in frames.items():
-        plan = _explained(frame)
+        plan = explained(frame)
         if "StateStoreSave" in _STEP.findall(plan) and "EventTimeWatermark" not in plan:
             raise InputError(
                 f"source {name!r}: Spark aggregates its rows (groupBy, or the like) before they come, and would pass on results "
@@ -74,17 +74,15 @@ def require_no_aggregation(frames: Mapping[str, DataFrame]) -> None:
 _FILES = re.compile(r"FileSource\[([^\]]*)\]")
 
 
-def input_paths(frames: Mapping[str, DataFrame]) -> dict[str, list[str]]:
-    """Return the paths of the files that each stream reads, in their order; of other streams none are known."""
-    paths = {name: _FILES.findall(_explained(frame)) for name, frame in frames.items()}
-    return {
-        name: [f"/{path.removeprefix('file:').strip('/')}" if "://" not in path else path for path in own]
-        for name, own in paths.items()
-        if own
-    }
+def paths_of(plan: str) -> list[str]:
+    """Return the paths of the files that a stream with this plan reads, in their order; of other streams none are known."""
+    return [
+        f"/{path.removeprefix('file:').strip('/')}" if "://" not in path else path
+        for path in _FILES.findall(plan)
+    ]
 
 
-def _explained(frame: DataFrame) -> str:
+def explained(frame: DataFrame) -> str:
     """Return the physical plan of a DataFrame, as ``explain`` prints it."""
     untyped: Any = frame
     if hasattr(untyped, "_jdf"):

@@ -14,7 +14,10 @@ class QueryNames(ABC):
     """The methods of Spark's ``StreamingQuery`` that dashboards and scripts use; all delegate to ``streaming_query``, except
     for waiting."""
 
-    streaming_query: StreamingQuery
+    @property
+    @abstractmethod
+    def streaming_query(self) -> StreamingQuery:
+        """Spark's own query; another one after a change for which it was ended and started again."""
 
     @abstractmethod
     def await_termination(self, timeout: float | None = None) -> bool:

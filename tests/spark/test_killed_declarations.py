@@ -31,8 +31,8 @@ BATCHES = [
 VIEWS = ("totals", "sizes", "best")
 
 
-def killed(folder: Path, when: str) -> None:
-    words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_declaration", str(folder), when]
+def killed(folder: Path, when: str, program: str = "spark.doomed_declaration") -> None:
+    words = [sys.executable, "-W", "ignore", "-m", program, str(folder), when]
     environment = os.environ | {
         "PYTHONPATH": paths(TESTS, TESTS.parent / "src"),
         "POLARS_MAX_THREADS": "1",

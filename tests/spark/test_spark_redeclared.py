@@ -123,8 +123,6 @@ def test_what_a_running_query_refuses(spark: Any, feed: Any, checkpoint: Path) -
         ):
             engine.view("shops", sales.unique())
         assert list(engine.views) == ["totals"]
-        with pytest.raises(PlanError, match=r"source 'other'.*Start another query"):
-            engine.source("other", SALES)
         with pytest.raises(PlanError, match=r"backfill= is for an engine that maintains views itself"):
             engine.view("shops", sales.unique(), backfill={"sales": BATCHES[0]})
         with pytest.raises(PlanError, match=r"on_epoch= does not take that; choose another name"):

@@ -155,6 +155,8 @@ def in_spark(engine: ec.Engine, folder: str) -> pl.DataFrame:
     query = spark_bridge.run(
         engine, {"hits": stream}, checkpoint="hits.checkpoint", buckets=4, trigger={"availableNow": True}
     )
+    engine.source("clicks", {"ip": pl.String})
+    query.add_streams({"clicks": spark.readStream.schema("ip string").parquet("clicks")})
     query.await_termination()
     query.view("visitors").to_spark().createOrReplaceTempView("visitors")
     spark_bridge.run_batch(engine, {"hits": spark.read.parquet(folder)}, checkpoint="other.checkpoint")

@@ -25,6 +25,9 @@ ARRIVED = "arrived"
 ARRIVED_BYTES = "arrived_bytes"
 """The fact that has the size of these rows as they arrived. Earlier versions did not write it."""
 
+IN_BUCKETS = "in_buckets"
+"""The fact that has the number of the last epoch over buckets. An engine that commits later ones carries it on as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDeltas:
@@ -99,7 +102,7 @@ class BucketCommits:
         self, now: Now, evaluated: BucketResult, deltas: Mapping[str, tuple[DeltaRef, ...]]
     ) -> Commit:
         taken_input, own = evaluated.taken, self._common
-        facts: dict[str, Any] = {**self.last.facts, **taken_input.facts}
+        facts: dict[str, Any] = {**self.last.facts, **taken_input.facts, IN_BUCKETS: int(now.epoch)}
         return Commit(
             epoch=now.epoch,
             buckets=own.buckets,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +65,8 @@ class Epochs:
     ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
     ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
     committed, and ``on_read`` as ``BucketFill`` does. With ``change`` the plan is another one from here on, in an epoch of its own,
-    even if there is nothing to be filled; if this raises, nothing has changed.
+    even if there is nothing to be filled; if this raises, nothing has changed. ``facts`` are those of the first commit, and
+    ``untouched`` the sources that have had no rows.
     """
 
     def __init__(
@@ -86,7 +87,11 @@ class Epochs:
         on_filled: Callable[[PartitionedDeltas], None] | None = None,
         on_read: OnRead | None = None,
         change: PlanChange | None = None,
+        facts: Mapping[str, Any] | None = None,
+        untouched: Collection[str] = (),
     ) -> None:
+        self.untouched: frozenset[str] = frozenset(untouched)
+        """The sources that have had no rows, as far as that is known: those that were given, and those that are new to the checkpoint."""
         self._on_filled, self._on_read, self._change = on_filled, on_read, change
         self.log: CommitLog = log
         self.pieces: Pieces = pieces
@@ -117,7 +122,7 @@ class Epochs:
         self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(
             epoch=-1, buckets=buckets, plan=plan_record(plan, self.runner.compiled), states={}, deltas={},
-            positions={}, readers={}, epochs=(), facts={}, writer=writer, versions=versions,
+            positions={}, readers={}, epochs=(), facts=facts or {}, writer=writer, versions=versions,
         )  # fmt: skip
         self._commits = BucketCommits(log, self.runner, self.clocks, nothing)
         self._commits.measure = self._recorded
@@ -129,6 +134,11 @@ class Epochs:
     def last(self) -> Commit:
         """Return the last commit."""
         return self._commits.last
+
+    @property
+    def last_instant(self) -> int:
+        """Return the processing time of the last epoch; 0 before the first."""
+        return self.last.epochs[-1][1] if self.last.epochs else 0
 
     @property
     def executors(self) -> Executors | None:
@@ -168,10 +178,12 @@ class Epochs:
         """
         try:
             commit, match = self._of_this_plan(last)
+            self.untouched |= {*match.new_sources}
             if not match.to_fill and (self._change is None or match.is_same):
                 return commit, None
             remedies = AT_OPENING if self._change is None else IN_A_QUERY
             since = None if self._change is None else self._change.computed
+            match = replace(match, new_sources=tuple(self.untouched))
             return commit, BucketStates(self.plan, self.pieces, self.runner, commit, match, remedies, since)
         except CheckpointError as error:
             if self._change is None:
@@ -182,9 +194,8 @@ class Epochs:
         """Fill the views that are new, and commit the plan as it is now as an epoch without input."""
         replaced = self._replaced(filling.match)
         evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
-        last, self._on_deltas = self.last, self._on_filled
-        instant = last.epochs[-1][1] if last.epochs else 0
-        now = Now.at(Epoch(last.epoch + 1), instant)
+        self._on_deltas = self._on_filled
+        now = Now.at(Epoch(self.last.epoch + 1), self.last_instant)
         choreography = Choreography[BucketInput, BucketResult](self._commits, self)
         choreography.make_real(evaluator, now, BucketInput(lambda _: []))
         self._progress = None

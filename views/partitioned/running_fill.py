@@ -24,15 +24,19 @@ class RunningFill:
     """Computes states of new views as of the last commit. One thread at a time calls its methods.
 
     ``prepare`` returns what is to be computed from the last commit on, after the states that are given to it; None if the plan has
-    changed since.
+    changed since. ``on_end`` is called once, when it is not needed any more.
     """
 
     inputs: Mapping[str, int] = {}
     labels: Mapping[str, str] = {}
     """No node has to leave here what it emits: that is read from the commits."""
 
-    def __init__(self, prepare: Callable[[ComputedStates | None], BucketStates | None]) -> None:
-        self._prepare = prepare
+    def __init__(
+        self,
+        prepare: Callable[[ComputedStates | None], BucketStates | None],
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._prepare, self._on_end = prepare, on_end
         self._first = prepare(None)
         self.entries: int = 0 if self._first is None else self._first.entries
         """How many entries are read, those that changed since included as far as they are known."""
@@ -67,3 +71,6 @@ class RunningFill:
     def end(self) -> None:
         """Note that the states are not needed any more, or that a commit names them."""
         self.is_needed = False
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()

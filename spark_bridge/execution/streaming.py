@@ -1,0 +1,176 @@
+"""Spark's query behind the views, which can be ended between two micro-batches, and started again with other streams or views.
+
+Spark fixes the streams of a query and the function for its micro-batches when it starts. So where one of them changes, its
+query is ended and another one is started on the same offsets: those who wait for the query wait on, and it keeps its id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Condition, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from .interruptions import interruption
+from .micro_batches import MicroBatches
+from .spark_checkpoint import location_in_spark
+from .writer_lock import WriterLock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS = 0.01
+"""Seconds between two looks at whether Spark has begun to end a query."""
+
+
+class Streaming:
+    """A query of Spark over the rows that ``rows`` returns, from its start to its end, with all times that it is started again."""
+
+    def __init__(
+        self,
+        batches: MicroBatches,
+        rows: Callable[[], DataFrame],
+        trigger: Mapping[str, Any] | None,
+        name: str | None,
+    ) -> None:
+        self._batches = batches
+        self.rows: Callable[[], DataFrame] = rows
+        self._trigger = trigger
+        self._name = name
+        self._one_at_a_time = Lock()
+        self._changed = Condition()
+        self._is_changing = False
+        batches.await_end = self._await_end
+        self.lock: WriterLock = WriterLock(batches.store.url)
+        """The lock of the checkpoint, held until the query has ended."""
+        try:
+            batches.holds.clear()
+            self.query: StreamingQuery = self._start()
+        except BaseException:
+            self.lock.release()
+            raise
+        Thread(target=self._watch, daemon=True, name="evercurrent-lock").start()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs, or is about to be started again."""
+        return self._is_changing or bool(self.query.isActive)
+
+    def _start(self) -> StreamingQuery:
+        rows, batches = self.rows(), self._batches
+        location = location_in_spark(rows.sparkSession, batches.store.url, batches.folder)
+        writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", location)
+        if self._name is not None:
+            writer = writer.queryName(self._name)
+        query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
+        batches.log.follow(query, rows.sparkSession)
+        return query
+
+    @contextmanager
+    def between_micro_batches(self, ended: Exception) -> Iterator[None]:
+        """End Spark's query between two micro-batches, and start it again at the end of the block, whatever that raises.
+
+        Raises:
+            Exception: ``ended``, as the query has ended by itself.
+        """
+        with self._one_at_a_time:
+            self._set_changing(True)
+            try:
+                self._end(ended)
+                try:
+                    yield
+                finally:
+                    self.query = self._start()
+            finally:
+                self._set_changing(False)
+
+    def _end(self, ended: Exception) -> None:
+        """End Spark's query before a micro-batch begins.
+
+        Raises:
+            Exception: ``ended``, as it has ended by itself.
+        """
+        while True:
+            while self.query.isActive and not self._batches.pause():
+                time.sleep(POLL_SECONDS)
+            is_ours = self.query.isActive
+            try:
+                self.query.stop()
+            finally:
+                self._batches.resume()
+            if not is_ours or self.query.exception() is not None:
+                raise ended
+            if not self._batches.has_begun():
+                return
+            self.query = self._start()
+
+    def _await_end(self) -> InterruptedError:
+        """Wait until Spark ends the query, and return the error with which a micro-batch that has not begun ends."""
+        while self.query.isActive:
+            time.sleep(POLL_SECONDS)
+        return interruption(InterruptedError("the query is started again"))
+
+    def _set_changing(self, is_changing: bool) -> None:
+        with self._changed:
+            self._is_changing = is_changing
+            self._changed.notify_all()
+
+    def _is_over(self, query: StreamingQuery) -> bool:
+        """Return whether the query, which is not running, was not started again; waits while that is not known."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_changing)
+            return self.query is query
+
+    def await_termination(self, timeout: float | None) -> bool:
+        """Wait until the query has ended; return False if it has not after ``timeout`` seconds.
+
+        Raises:
+            Exception: the error of Spark with which it ended.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            query = self.query
+            if until is None:
+                query.awaitTermination()
+            else:
+                # Spark counts in milliseconds, and does not take 0.
+                left = max(until - time.monotonic(), 0.001)
+                if not query.awaitTermination(left):  # type: ignore[arg-type]
+                    return False
+            if self._is_over(query):
+                return True
+
+    def process_all_available(self) -> None:
+        """Wait until all rows that are there now are committed.
+
+        Raises:
+            Exception: the error of Spark with which the query ends.
+        """
+        while True:
+            query = self.query
+            query.processAllAvailable()
+            if query.isActive or self._is_over(query):
+                return
+
+    def stop(self) -> None:
+        """Stop the query. A running micro-batch is abandoned."""
+        with self._one_at_a_time:
+            self.query.stop()
+        self.ended()
+
+    def ended(self) -> None:
+        """Note that the query has ended: the lock of the checkpoint is released after the work beside micro-batches."""
+        self._batches.end()
+        self.lock.release()
+
+    def _watch(self) -> None:
+        """Wait for the end of the query, whether anybody else does or not."""
+        try:
+            self.await_termination(None)
+        except Exception:
+            # Callers that wait for the query get its error; here it only matters that it has ended.
+            return
+        finally:
+            self.ended()

@@ -1,0 +1,67 @@
+"""kill -9 of a query in Spark that is given one more stream: it is started again with it, or without it, and exact."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint.verifying import verify
+from evercurrent.views.store import LocalStore
+from spark.conftest import write_one_file
+from spark.doomed_streams import HITS, NAMES, declared, started
+from spark.test_killed_declarations import killed
+from spark.test_spark_kill import long_only
+from spark.twins import counted
+
+HIT_ROWS = [
+    pl.DataFrame({"ip": [at % 7 for at in rows], "bytes": [at * at % 31 for at in rows]}, schema=HITS)
+    for rows in (range(40), range(40, 55), range(55, 90))
+]
+NAME_ROWS = [pl.DataFrame({"ip": [at, at], "name": [f"n{at}", f"m{at}"]}, schema=NAMES) for at in range(3)]
+
+
+@pytest.mark.parametrize(
+    "when", ["after", *(pytest.param(each, marks=long_only) for each in ("copying", "torn", "first"))]
+)
+def test_killed_while_a_stream_is_added(when: str, spark: Any, tmp_path: Path) -> None:
+    for name, frames in (("hits", HIT_ROWS[:2]), ("names", NAME_ROWS[:2])):
+        (tmp_path / name).mkdir()
+        for number, frame in enumerate(frames):
+            write_one_file(frame, tmp_path / name / f"{number}.parquet", number)
+    killed(tmp_path, when, "spark.doomed_streams")
+    store = LocalStore(tmp_path / "checkpoint")
+    last = CommitLog(store).last
+    assert last is not None
+    assert set(last.plan["views"]) == {"totals", "named"}
+    committed = last.facts["spark"]
+    assert committed["numbered"] == ["hits", "names"] if when in ("after", "first") else ["hits"]
+    assert verify(store).faults == ()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "as it was")
+    for names in (True, False):
+        for name, frame in (("hits", HIT_ROWS[2]), ("names", NAME_ROWS[2])):
+            write_one_file(frame, tmp_path / name / "2.parquet", 2)
+        query = started(spark, declared(names=names), tmp_path, drop=() if names else ("names", "named"))
+        try:
+            query.process_all_available()
+            truth = declared(names=names)
+            truth.push("hits", pl.concat(HIT_ROWS))
+            if names:
+                truth.push("names", pl.concat(NAME_ROWS))
+            assert set(query.views) == set(truth.views)
+            for name, view in truth.views.items():
+                own = query.view(name)
+                assert counted([own.read()]) == counted([view.read()]), name
+                deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
+                assert deltas == counted([view.read()]), name
+        finally:
+            query.stop()
+        assert verify(store).faults == ()
+        shutil.rmtree(tmp_path / "checkpoint")
+        shutil.copytree(tmp_path / "as it was", tmp_path / "checkpoint")
+        for name in ("hits", "names"):
+            (tmp_path / name / "2.parquet").unlink()
