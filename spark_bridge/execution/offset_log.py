@@ -51,7 +51,7 @@ def rewritten(store: Store, folder: str, before: Sequence[str], numbered: Sequen
         )
     _require_no_lost_states(store, names, before, numbered)
     places = _places(before, numbered)
-    other = _another(store)
+    other = another(store)
     contents = {name: store.read(f"{folder}/{name}").to_pybytes() for name in _copied(names, places)}
     items: list[Item] = [
         (f"{other}/{name}", [data]) for name, data in _renamed(store.url, contents, before, places)
@@ -75,17 +75,13 @@ def delete_others(store: Store, needed: Set[str]) -> None:
 
 def another(store: Store) -> str:
     """Return the name of a folder that is not there."""
-    return _another(store)
+    numbers = (int(top.partition("-")[2] or 1) for top in _folders(store))
+    return f"{FOLDER}-{max(numbers, default=1) + 1}"
 
 
 def _folders(store: Store) -> set[str]:
     tops = {each.name.partition("/")[0] for each in store.list(FOLDER)}
     return {top for top in tops if re.fullmatch(rf"{FOLDER}(-\d+)?", top)}
-
-
-def _another(store: Store) -> str:
-    numbers = (int(top.partition("-")[2] or 1) for top in _folders(store))
-    return f"{FOLDER}-{max(numbers, default=1) + 1}"
 
 
 def _places(before: Sequence[str], numbered: Sequence[str]) -> list[int | None]:

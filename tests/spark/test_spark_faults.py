@@ -16,7 +16,6 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError
 from evercurrent.views.checkpoint import CommitLog, Pieces
-from evercurrent.views.partitioned.tasks import Task, TaskResult
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed, When, leave_half
 from spark.doomed_query import VIEWS, batches, declare
@@ -40,16 +39,6 @@ def nothing_is_remembered() -> Iterator[None]:
     forget_everything()
 
 
-class Once(Elsewhere):
-    """Runs each task once: its failure is that of the epoch."""
-
-    def _done(self, task: Task) -> TaskResult:
-        kept: dict[str, Any] = {}
-        (done,) = self._runner.run([task], kept)
-        done.states = self._runner.write(kept)[0]
-        return done
-
-
 PLAN = declared(declare)
 
 
@@ -58,7 +47,8 @@ def opened(store: Store, *, elsewhere: bool = False, **options: Any) -> Offering
     forget_everything()
     offering = Offering(PLAN, store, buckets=2 if elsewhere else 3, elsewhere=elsewhere, **options)
     if elsewhere:
-        offering.epochs.executors = Once(offering.runner)
+        # The failure of a task is that of the epoch.
+        offering.epochs.executors = Elsewhere(offering.runner, attempts=1)
     return offering
 
 
