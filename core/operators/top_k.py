@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, gather
-from ..data.clock import Now
-from ..data.delta import Delta
-from ..data.schema import DIFF
+from ..columns.kernels import Ints
 from ..data.tags import tagged
 from ..state.lookup import KeyRows
 from ..state.per_key import PerKey
@@ -23,24 +19,11 @@ class TopK(PerKey):
 
     State: the arrangement it reads, by group and order; nothing is kept per rank. Exactly the rows that move over the
     boundary are emitted. Ties are broken by the whole row, so the result does not depend on history.
-    Cost: ``count`` rows of each touched group, see ``first_rows``; none where the arrangement ``holds_first`` rows only, as its
-    change is then that of the result.
+    Cost: ``count`` rows of each touched group, see ``first_rows``.
     """
 
-    def __init__(
-        self, schema: pl.Schema, arrangement: Spine, count: int, *, holds_first: bool = False
-    ) -> None:
+    def __init__(self, schema: pl.Schema, arrangement: Spine, count: int) -> None:
         super().__init__(schema, arrangement, count)
-        self._holds_first = holds_first
-
-    def step(self, now: Now, *deltas: Delta) -> Delta:
-        """Return the rows that are no longer among the first ones, and then those that are from now on."""
-        moved = self._arrangement.delta
-        if not self._holds_first or not len(moved):
-            return super().step(now, *deltas)
-        diffs = moved.sums[DIFF]
-        order = np.concatenate((np.flatnonzero(diffs < 0), np.flatnonzero(diffs > 0)))
-        return Delta.of(gather(moved.payload, order), diffs[order], is_consolidated=True)
 
     def made_of(self, rows: KeyRows) -> tuple[pl.DataFrame, Ints]:
         """Return the first rows as they are."""

@@ -157,8 +157,7 @@ class Compiler(Builder):
                 first = None if self.plan.may_retract(node.inputs[0]) else count
                 arranged, spine = self.arranged(inputs[0], node.schema, keys, layout, first=first)
                 placement = Placement(passes=frozenset(node.schema))
-                top = TopK(node.schema, spine, count, holds_first=first is not None)
-                return self.add(node.label, top, arranged, placement=placement)
+                return self.add(node.label, TopK(node.schema, spine, count), arranged, placement=placement)
             case _:
                 raise AssertionError(node.operation)
 
