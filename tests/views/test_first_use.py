@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
     "top_k: computed": (lambda s, o: s.top_k(1, by=pl.col("f") * 2), ["computed", "with_columns"]),
     "top_k: no order": (lambda s, o: s.top_k(1), ["no order", "by="]),
     "limit: no order": (lambda s, o: s.limit(3), ["no order", "by="]),
-    "limit: two flags": (lambda s, o: s.limit(3, by="k", descending=[True, False]), ["2 flags", "1 columns"]),
+    "limit: two flags": (lambda s, o: s.limit(3, by="k", descending=[True, False]), ["2 flags", "1 column"]),
     "group_by: order": (lambda s, o: s.group_by("k", maintain_order=True), ["no order", "sort"]),
     "unique: once": (lambda s, o: s.unique("k", keep="none"), ["'none'", "'first'", "pl.len()"]),
     "unique: an order of any": (lambda s, o: s.unique("k", by="f"), ["keep='any'", "keep='last'"]),

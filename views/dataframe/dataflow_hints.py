@@ -57,7 +57,8 @@ OF_FLINK: Mapping[str, str] = {
 }  # fmt: skip
 
 OF_BEAM: Mapping[str, str] = {
-    **dict.fromkeys(("ParDo", "Map", "Filter"), _ROWS),
+    "Filter": "use .filter(condition) with a polars expression",
+    **dict.fromkeys(("ParDo", "Map"), _ROWS),
     **dict.fromkeys(("FlatMap", "par_do"), _SEVERAL_ROWS),
     **dict.fromkeys(("GroupByKey", "GroupBy"), _GROUP),
     **dict.fromkeys(
