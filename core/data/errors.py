@@ -92,7 +92,7 @@ class FileError(InputError):
     ...         _ = engine.view("counts", words.group_by("word").len(), backfill={"words": file})
     ...     except ec.FileError as error:
     ...         print(str(error).removeprefix(folder))
-    /words.csv: there is no column 'word', which source 'words' declares; the file has 'wrod': add or rename the column
+    /words.csv: there is no column 'word', as source 'words' declares; the file has 'wrod': add or rename what is missing
     """
 
 
