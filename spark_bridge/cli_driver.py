@@ -27,6 +27,7 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 
 from .execution.arguments import require_declarations
 from .execution.arrivals import Arrivals
+from .execution.control_records import next_batch
 from .execution.micro_batches import MicroBatches
 from .execution.options import Planned, instant_of
 from .output.spark_views import SparkView
@@ -280,8 +281,7 @@ class SparkDriver:
     @property
     def _next(self) -> int:
         """Return the number of the next micro-batch."""
-        last = self._batches.last_batch
-        return 0 if last is None else last + 1
+        return next_batch(self._batches.last_batch)
 
     def _run(self, batch: int) -> None:
         """Wait until a micro-batch is done.

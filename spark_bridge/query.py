@@ -40,6 +40,7 @@ from .execution.arguments import (
     require_timeout,
     require_trigger,
 )
+from .execution.attempts import require_none_begun
 from .execution.continuity import require_continued, streams_before
 from .execution.control_records import require_fitting
 from .execution.jobs import Setup
@@ -220,7 +221,8 @@ def prepared(
     is_checkpoint(store)
     lock = WriterLock(store.url)
     try:
-        parts = _cut(engine, options_of_checkpoint, store, buckets)
+        options = Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes)
+        parts = _cut(engine, options, store, buckets)
         last = CommitLog(store).last
         check_executors(spark, Needs(store.url, largest_bucket(last)))
         before = None if frames is None else streams_before(last, frames)
@@ -237,7 +239,7 @@ def prepared(
                 on_bad_rows or engine.on_bad_rows,
                 tuple(engine.sources) if streams is None else streams.sources,
             ),
-            Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes),
+            options,
             streams,
         )
         batches.is_connected = not hasattr(spark, "_jsc")
@@ -252,13 +254,13 @@ def prepared(
     return batches
 
 
-def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int | None) -> int:
+def _cut(engine: Engine, options: Options, store: Store, buckets: int | None) -> int:
     """Check that the checkpoint is of this plan, cut it into these buckets if it has others, and return their number.
 
     A process that ends in the middle leaves the checkpoint unchanged, with files that no record names.
 
     Raises:
-        CheckpointError: it is of another plan, or its sources had other columns.
+        CheckpointError: it is of another plan, its sources had other columns, or a micro-batch has to be repeated first.
     """
     last = CommitLog(store).last
     if last is None:
@@ -266,9 +268,11 @@ def _cut(engine: Engine, options: Checkpoint, store: Store, buckets: int | None)
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
     record = EarlierNames(engine.declared).renewed(last).plan
-    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.drop))
+    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.checkpoint.drop))
     parts = buckets_for(last, buckets)
     if last.buckets != parts:
+        remedy = f"start the query with buckets={last.buckets}, and with {parts} when it has committed that micro-batch"
+        require_none_begun(store, last, options, remedy)
         rebucket(store, parts)
         LOG.info(
             "%s: the states are cut into %d buckets, and were in %d", store.url, parts, last.buckets,

@@ -6,12 +6,21 @@ import warnings
 from collections.abc import Sequence
 from uuid import uuid4
 
-from evercurrent.core.data.errors import CheckpointWarning, CorruptFileError, NameTakenError
+from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, NameTakenError
+from evercurrent.views.checkpoint import Commit
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 
-from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
-from .options import instant_of
+from .continuity import SPARK
+from .control_records import (
+    Attempt,
+    attempt_as_bytes,
+    attempt_from,
+    fire_as_bytes,
+    fire_from,
+    next_batch,
+)
+from .options import Options, instant_of
 
 REQUESTS, BATCHES = "asked", "batches"
 """Folders of the checkpoint: requests that windows fire; records of micro-batches."""
@@ -28,33 +37,47 @@ class Attempts:
         """Request that windows fire with the next micro-batch."""
         self._store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
 
-    def begin(self, batch: int, last_requests: Sequence[str], *, record: bool) -> Attempt:
-        """Return the time of a batch, and the windows that are requested to fire.
+    def of(self, batch: int, last_requests: Sequence[str], *, recorded: bool) -> Attempt:
+        """Return the time of a batch, and the windows that are requested to fire; if it ``is_recorded``, what was recorded.
 
-        With ``record``, which a sink that is called before the commit needs, they are recorded when the batch is first run and
-        used again when it is repeated, so that the same deltas are emitted. The ``last_requests``, those that fired in the last epoch, are skipped.
+        The ``last_requests``, those that fired in the last epoch, are skipped.
+
+        Raises:
+            CorruptFileError: the record is damaged.
         """
         requested = [file.name for file in self._store.list(f"{REQUESTS}/")]
         self._store.delete_all([name for name in requested if name in last_requests])
+        if recorded and self.is_recorded(batch):
+            return self._recorded(batch)
         waiting = self._requests([name for name in requested if name not in last_requests])
-        attempt = Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
-        if not record:
-            return attempt
-        name = f"{BATCHES}/{batch:012}"
+        return Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
+
+    def record(self, batch: int, attempt: Attempt) -> None:
+        """Record a batch before a sink is called that does not know whether it will be committed: repeated, it emits the same deltas.
+
+        Raises:
+            CheckpointError: it was recorded otherwise, by another process.
+        """
         try:
-            self._store.put(name, [attempt_as_bytes(attempt)])
-        except NameTakenError:
-            try:
-                attempt = attempt_from(self._where(name), self._store.read(name).to_pybytes())
-            except CorruptFileError as error:
-                raise CorruptFileError(
-                    f"{error}; delete it: the micro-batch then gets a new processing time"
+            self._store.put(_name(batch), [attempt_as_bytes(attempt)])
+        except NameTakenError as error:
+            if self._recorded(batch) != attempt:
+                raise CheckpointError(
+                    f"{self._where(_name(batch))}: another process runs the same micro-batch; run one query on a checkpoint"
                 ) from error
-        return attempt
+
+    def _recorded(self, batch: int) -> Attempt:
+        name = _name(batch)
+        try:
+            return attempt_from(self._where(name), self._store.read(name).to_pybytes())
+        except CorruptFileError as error:
+            raise CorruptFileError(
+                f"{error}; delete it: the micro-batch then gets a new processing time"
+            ) from error
 
     def is_recorded(self, batch: int) -> bool:
-        """Return whether a batch was begun, with ``record``."""
-        return bool(self._store.list(f"{BATCHES}/{batch:012}"))
+        """Return whether a sink may have the deltas of a batch."""
+        return bool(self._store.list(_name(batch)))
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
         """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
@@ -81,3 +104,21 @@ class Attempts:
 
     def _where(self, name: str) -> str:
         return f"{self._store.url}: {name}"
+
+
+def _name(batch: int) -> str:
+    return f"{BATCHES}/{batch:012}"
+
+
+def require_none_begun(store: Store, last: Commit, options: Options, remedy: str) -> None:
+    """Check that the epoch after the ``last`` one may be another than that of the next micro-batch.
+
+    Raises:
+        CheckpointError: a sink may have the deltas of that micro-batch under this number; ``remedy`` is the way out.
+    """
+    batch = next_batch(last.facts.get(SPARK, {}).get("batch"))
+    if options.on_epoch is not None and Attempts(store).is_recorded(batch):
+        raise CheckpointError(
+            f"{store.url}: micro-batch {batch} ended before its commit, and on_epoch= may have its deltas as those of epoch "
+            f"{last.epoch + 1}, which has to be theirs: {remedy}"
+        )

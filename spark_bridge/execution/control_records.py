@@ -113,6 +113,11 @@ def _read(where: str, data: bytes, from_record: Callable[[Any], T]) -> T:
         ) from error
 
 
+def next_batch(last: int | None) -> int:
+    """Return the number of the micro-batch after the last one that is committed."""
+    return 0 if last is None else last + 1
+
+
 def require_next(last: int | None, batch: int) -> bool:
     """Return whether a batch has to be run: not if it was committed already.
 
@@ -121,7 +126,7 @@ def require_next(last: int | None, batch: int) -> bool:
     """
     if last is not None and batch <= last:
         return False
-    if batch != (0 if last is None else last + 1):
+    if batch != next_batch(last):
         raise CheckpointError(
             f"micro-batch {batch} comes after {'nothing' if last is None else last} in the checkpoint: the batches between "
             "were never committed here. Spark's own checkpoint and this one belong together: start with both, or with neither"

@@ -27,11 +27,11 @@ from evercurrent.views.store import Store, store_at
 
 from ..input.origins import require_order, with_origins
 from ..input.streams import Streams
-from .attempts import Attempts
+from .attempts import Attempts, require_none_begun
 from .batch_rows import RowsHere, RowsInSpark
 from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .continuity import SPARK, never_streamed, query_in, require_new, require_same_query
-from .control_records import fires_of, require_next
+from .control_records import fires_of, next_batch, require_next
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
 from .interruptions import interruption, is_interruption
@@ -44,6 +44,9 @@ from .short_log import ShortLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+FILL_LATER = "start the query with the views that it had, and declare the others while it runs, which waits for that micro-batch"
 
 
 class MicroBatches:
@@ -130,7 +133,7 @@ class MicroBatches:
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         has_sink = self.options.on_epoch is not None
-        attempt = self._attempts.begin(batch, self.facts.get("asked", []), record=has_sink)
+        attempt = self._attempts.of(batch, self.facts.get("asked", []), recorded=has_sink)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         here: list[pa.Table] = []
@@ -141,6 +144,7 @@ class MicroBatches:
             return results
 
         def on_deltas(deltas: PartitionedDeltas) -> None:
+            self._attempts.record(batch, attempt)
             self._call_sink(rows.sparkSession, deltas, self.setup)
 
         def rows_again() -> SomeRows:
@@ -269,7 +273,7 @@ class MicroBatches:
             return False
         if self.is_connected:
             self.opened().refresh()
-        return self._attempts.is_recorded(0 if self.last_batch is None else self.last_batch + 1)
+        return self._attempts.is_recorded(next_batch(self.last_batch))
 
     @property
     def holds(self) -> Holds:
@@ -390,6 +394,7 @@ class MicroBatches:
             drop=(*self.options.checkpoint.drop, *drop),
             allow_pickle=setup.allow_pickle,
             on_filled=on_filled,
+            before_fill=partial(require_none_begun, self.store, options=self.options, remedy=FILL_LATER),
             on_read=self.on_read if change is None or change.computed is None else None,
             change=change,
             facts={} if self.streams is None else {SPARK: self.streams.as_facts()},

@@ -298,11 +298,12 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
         nothing_is_run(),
         pytest.warns(UserWarning, match=f"{REQUESTS}/evil is a pickle.*ignored: delete it.*fire"),
     ):
-        attempt = batches._attempts.begin(0, [], record=True)
+        attempt = batches._attempts.of(0, [], recorded=True)
+    batches._attempts.record(0, attempt)
     assert [*attempt.fires] == [FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON))]
     with nothing_is_run(), warnings.catch_warnings():
         warnings.simplefilter("error")  # It is named once.
-        assert batches._attempts.begin(0, [], record=True) == attempt, (
+        assert batches._attempts.of(0, [], recorded=True) == attempt, (
             "what was recorded holds when it is offered again"
         )
         assert isinstance(attempt, Attempt)
@@ -311,7 +312,7 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
         nothing_is_run(),
         pytest.raises(ec.CorruptFileError, match=f"{BATCHES}/000000000001 is a pickle.*delete it"),
     ):
-        batches._attempts.begin(1, [], record=True)
+        batches._attempts.of(1, [], recorded=True)
     assert not (tmp_path / MARK).exists()
 
 

@@ -69,6 +69,77 @@ def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpo
             assert all(rows == counted([delta]) for rows in told)
 
 
+def test_what_takes_an_epoch_is_refused_where_a_sink_may_have_its_deltas(
+    spark: Any, feed: Any, checkpoint: Path
+) -> None:
+    """A fill, or other buckets, between the sink and the commit: the micro-batch would come to the sink under two numbers."""
+    got: list[tuple[str, int]] = []
+    is_full = True
+
+    def sink(view: str, delta: Any, epoch: int) -> None:
+        got.append((view, epoch))
+        if is_full and epoch == 2:
+            raise RuntimeError("the sink is full")
+
+    def started(buckets: int, *, has_more: bool) -> Any:
+        engine = ec.Engine()
+        declare(engine)
+        if has_more:
+            engine.view("more", engine.views[VIEWS[0]])
+        once = {"availableNow": True}
+        return run(
+            engine, {"hits": stream}, checkpoint=checkpoint, buckets=buckets, trigger=once, on_epoch=sink
+        )
+
+    stream = feed(HITS)
+    with pytest.raises(Exception, match="the sink is full"):
+        started(3, has_more=False).await_termination()
+    begun = r"micro-batch 1 ended before its commit, and on_epoch= may have its deltas as those of epoch 2"
+    with pytest.raises(CheckpointError, match=f"{begun}.*the views that it had, and declare the others"):
+        started(3, has_more=True)
+    with pytest.raises(CheckpointError, match=f"{begun}.*with buckets=3, and with 5 when"):
+        started(5, has_more=False)
+    is_full = False
+    query = started(3, has_more=False)
+    query.await_termination()
+    assert_whole(query)
+    query = started(5, has_more=True)
+    query.await_termination()
+    assert counted([query.view("more").read()]) == counted([query.view(VIEWS[0]).read()])
+    assert ("more", query.epoch_number) in got
+
+
+def test_a_micro_batch_that_failed_before_a_sink_had_it_holds_nothing_up(
+    spark: Any, feed: Any, checkpoint: Path
+) -> None:
+    """A function that fails in a micro-batch is replaced by one that does not, which is filled before that micro-batch."""
+
+    def started(function: Any, version: int) -> Any:
+        engine = ec.Engine()
+        columns = HITS[0].drop("_diff").schema
+        hits = engine.source("hits", columns, kind="diffs", trusted=True, retained=True)
+        engine.view("hits", hits.map_batches(function, version=version))
+        once, kept = {"availableNow": True}, ec.Checkpoint(checkpoint, drop=("hits",))
+        query = run(
+            engine, {"hits": stream}, checkpoint=kept, buckets=3, trigger=once, on_epoch=lambda *_: None
+        )
+        query.await_termination()
+        return query
+
+    def fails(frame: pl.DataFrame) -> pl.DataFrame:
+        if frame.height:
+            raise ValueError("it is not done yet")
+        return frame
+
+    def works(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame
+
+    stream = feed(HITS[:1])
+    with pytest.raises(Exception, match="it is not done yet"):
+        started(fails, 1)
+    assert started(works, 2).view("hits").read().height == HITS[0].get_column("_diff").sum()
+
+
 def assert_whole(query: Any) -> None:
     """Every view says what the embedded engine says."""
     engine = ec.Engine()

@@ -64,9 +64,9 @@ class Epochs:
 
     ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
     ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
-    committed, and ``on_read`` as ``BucketFill`` does. With ``change`` the plan is another one from here on, in an epoch of its own,
-    even if there is nothing to be filled; if this raises, nothing has changed. ``facts`` are those of the first commit, and
-    ``untouched`` the sources that have had no rows.
+    committed, and ``on_read`` as ``BucketFill`` does; ``before_fill`` raises if the epoch after a commit must not fill views. With
+    ``change`` the plan is another one from here on, in an epoch of its own, even if there is nothing to be filled; if this
+    raises, nothing has changed. ``facts`` are those of the first commit, and ``untouched`` the sources that have had no rows.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Epochs:
         allow_pickle: bool = False,
         on_filled: Callable[[PartitionedDeltas], None] | None = None,
         on_read: OnRead | None = None,
+        before_fill: Callable[[Commit], None] | None = None,
         change: PlanChange | None = None,
         facts: Mapping[str, Any] | None = None,
         untouched: Collection[str] = (),
@@ -93,6 +94,7 @@ class Epochs:
         self.untouched: frozenset[str] = frozenset(untouched)
         """The sources that have had no rows, as far as that is known: those that were given, and those that are new to the checkpoint."""
         self._on_filled, self._on_read, self._change = on_filled, on_read, change
+        self._before_fill = before_fill
         self.log: CommitLog = log
         self.pieces: Pieces = pieces
         self.runner: StageRunner = StageRunner(
@@ -192,6 +194,8 @@ class Epochs:
 
     def _fill(self, filling: BucketStates) -> None:
         """Fill the views that are new, and commit the plan as it is now as an epoch without input."""
+        if self._before_fill is not None:
+            self._before_fill(self.last)
         replaced = self._replaced(filling.match)
         evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
         self._on_deltas = self._on_filled
