@@ -175,6 +175,7 @@ def test_it_is_the_same_where_parts_are_scanned(case: Case) -> None:
     for scanned_from, sorts in ((1 << 62, True), (1, False), (1, True)):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(indexes, "SCANNED_FROM", scanned_from)
+            patched.setattr(indexes, "SCANS", 1)
             if not sorts:
                 patched.setattr(SortedAhead, "begin", lambda *_: None)
             fork = engine.fork()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,13 +27,16 @@ from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
 from ..proving.row_frames import is_among
+from .scans import Scan
 from .sorted_ahead import SortedAhead
 
 Part = Run | Chunk
 
 SCANNED_FROM, FEW_VALUES = 1 << 17, 1 << 12
-"""Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values: sorting one
-takes some twenty times as long, and nobody waits for it."""
+"""Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values."""
+
+SCANS = 20
+"""A part that was scanned so often by some columns is sorted by them, which takes about as long as these scans, and nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,25 @@ class Groups:
     identity: str
 
 
+class _LookUp:
+    """The values of a look-up: their words by columns, and a scan for them, each made once."""
+
+    def __init__(self, values: pl.DataFrame) -> None:
+        self.values: pl.DataFrame = values
+        self._words: dict[tuple[str, ...], Words] = {}
+
+    def words(self, names: tuple[str, ...]) -> Words:
+        """Return the words of the values of these columns, each once."""
+        if names not in self._words:
+            self._words[names] = np.unique(_first_words(self.values, names))
+        return self._words[names]
+
+    @cached_property
+    def scan(self) -> Scan | None:
+        """Return a scan for the values; None if no column compares exactly."""
+        return Scan.of(self.values)
+
+
 class Indexes:
     """Sorted columns of the parts of states, each made when it is first needed and kept as long as its part.
 
@@ -83,6 +106,7 @@ class Indexes:
         self.indexed: int = 0
         self.touched: int = 0
         self._sorted: WeakKeyDictionary[Part, dict[tuple[str, ...], _Sorted]] = WeakKeyDictionary()
+        self._scans: WeakKeyDictionary[Part, Counter[tuple[str, ...]]] = WeakKeyDictionary()
         self._ahead = SortedAhead()
         self._copies: dict[str, _FinishedRows] = {}
         self.guard = Guard()
@@ -97,13 +121,13 @@ class Indexes:
         names, row_parts = lookup_values.columns, []
         is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(names)
         keys = by.words(lookup_values) if by is not None and is_by_key else None
-        words: dict[tuple[str, ...], Words] = {}
+        look_up = _LookUp(lookup_values)
         every: tuple[Part, ...] = (*parts[0], *parts[1])
         for part in every:
             if keys is not None and isinstance(part, Run):
                 places = np.unique(expand(*part.find(keys))[0])
             elif names:
-                places = self._places(part, lookup_values, words)
+                places = self._places(part, look_up)
             else:
                 places = self._within(part, span)
             if len(places):
@@ -146,27 +170,28 @@ class Indexes:
         self, readable: Readable, versions: tuple[Version, ...], lookup_values: pl.DataFrame
     ) -> tuple[Version, ...]:
         """Return the versions with the groups alone whose keys have these values in some of their columns."""
-        words: dict[tuple[str, ...], Words] = {}
+        look_up = _LookUp(lookup_values)
         runs = readable.reads[0].at(versions[0]).runs
-        keys = [run.keys.take(self._places(run, lookup_values, words)) for run in runs]
+        keys = [run.keys.take(self._places(run, look_up)) for run in runs]
         own = group(Keys.concat(keys)).keys if keys else Keys(np.zeros(0, np.uint64))
         return narrowed(readable.reads[0], versions[0], own), *versions[1:]
 
-    def _places(self, part: Part, lookup_values: pl.DataFrame, words: dict[tuple[str, ...], Words]) -> Index:
-        """Return the positions of the rows of a part that may have one of these values, in order.
+    def _places(self, part: Part, look_up: _LookUp) -> Index:
+        """Return the positions of the rows of a part that may have one of the wanted values, in order.
 
-        A large part is scanned until a thread has sorted it. ``words`` keeps those of the values.
+        A large part is scanned until it pays to sort it, and a thread has done so.
         """
-        chosen = self._columns(part, lookup_values.columns)
-        is_large = len(part) >= SCANNED_FROM and lookup_values.height <= FEW_VALUES
+        chosen = self._columns(part, look_up.values.columns)
+        is_large = len(part) >= SCANNED_FROM and look_up.values.height <= FEW_VALUES
         if is_large and chosen not in self._sorted.get(part, ()):
-            places = _scanned(_frame(part), lookup_values)
-            if places is not None:
-                self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
-                return places
-        if chosen not in words:
-            words[chosen] = np.unique(_first_words(lookup_values, chosen[1:]))
-        return np.sort(self._order(part, chosen).of(words[chosen]))
+            scan = look_up.scan
+            if scan is not None:
+                scans = self._scans.setdefault(part, Counter())
+                scans[chosen] += 1
+                if scans[chosen] >= SCANS:
+                    self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
+                return scan.places(_frame(part))
+        return np.sort(self._order(part, chosen).of(look_up.words(chosen[1:])))
 
     def _within(self, part: Part, span: Span | None) -> Index:
         """Return the positions of the rows of a span of event time, or of all."""
@@ -211,20 +236,6 @@ def with_diffs(part: Part, places: Index) -> pl.DataFrame:
 
 def _first_words(frame: pl.DataFrame, names: Sequence[str]) -> Words:
     return key_words([frame.get_column(name) for name in names], frame.height).first
-
-
-def _scanned(frame: pl.DataFrame, lookup_values: pl.DataFrame) -> Index | None:
-    """Return the positions of the rows that have, in each column that compares exactly, one of the values; None if no column does.
-
-    These are all rows with one of the combinations of values, and perhaps others.
-    """
-    mask = None
-    for name, dtype in lookup_values.schema.items():
-        if dtype.is_integer() or dtype in (pl.String, pl.Boolean, pl.Date):
-            values = lookup_values.get_column(name).unique()
-            own = frame.get_column(name).is_in(values.implode(), nulls_equal=True).to_numpy()
-            mask = own if mask is None else mask & own
-    return None if mask is None else np.flatnonzero(mask)
 
 
 def _only(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
