@@ -20,8 +20,9 @@ import polars as pl
 from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
 from evercurrent.views.connectors.positions import copied
+from evercurrent.views.dataframe.accepted_rows import arriving_frame, messages_of
 from evercurrent.views.dataframe.bad_rows import accepted_apart
-from evercurrent.views.dataframe.source import Source, arriving_frame, messages_of
+from evercurrent.views.dataframe.source import Source
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.epochs.history import BEFORE_ALL
 

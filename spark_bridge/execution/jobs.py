@@ -16,8 +16,9 @@ from evercurrent.core.columns.kernels import Ints
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Refused
 from evercurrent.views.checkpoint import Pieces
+from evercurrent.views.dataframe.accepted_rows import accepted
 from evercurrent.views.dataframe.bad_rows import OnBadRows, accepted_apart
-from evercurrent.views.dataframe.source import Source, accepted
+from evercurrent.views.dataframe.source import Source
 from evercurrent.views.partitioned.limits import MEBIBYTE, TASK_BYTES, passed_on
 from evercurrent.views.partitioned.rows_alone import arrived_apart
 from evercurrent.views.partitioned.stage_runner import StageRunner

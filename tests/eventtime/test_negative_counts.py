@@ -21,7 +21,7 @@ from evercurrent.core.eventtime.windows.kinds import LastRows
 from evercurrent.core.eventtime.windows.row_windows import layout_of, merge_overlapping
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.state.negative_counts import NeverBelowZero, counts_of_retracted
-from evercurrent.views.dataframe.source import accepted
+from evercurrent.views.dataframe.accepted_rows import accepted
 from evercurrent.views.epochs.records import EpochInput
 from harness import frame_of_entries, hold_to_contract, summed
 from oracle import freeze

@@ -16,7 +16,8 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.spine import Spine
 from evercurrent.views.compiler.compiler import compile_plan
-from evercurrent.views.dataframe.source import Source, accepted, declare
+from evercurrent.views.dataframe.accepted_rows import accepted
+from evercurrent.views.dataframe.source import Source, declare
 from evercurrent.views.durability.backfill import fill
 from evercurrent.views.durability.carried_states import converted
 from evercurrent.views.durability.plan_match import PlanMatch, check_plan, plan_record, state_ids

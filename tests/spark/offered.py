@@ -13,7 +13,7 @@ from evercurrent.spark_bridge.execution.control_records import require_next
 from evercurrent.spark_bridge.execution.jobs import sources_of
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, pieces, versions
 from evercurrent.views.checkpoint.bounded import Bounded
-from evercurrent.views.dataframe.source import accepted
+from evercurrent.views.dataframe.accepted_rows import accepted
 from evercurrent.views.partitioned.bucket_states import BucketStates, ComputedStates
 from evercurrent.views.partitioned.driver import Epochs, PlanChange
 from evercurrent.views.partitioned.stage_runner import StageRunner

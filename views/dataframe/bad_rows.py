@@ -24,7 +24,8 @@ from evercurrent.core.state.ledger import Refused
 from ..connectors.pushed_frames import PushedFrame, pushed_frame
 from ..connectors.text_bytes import require_utf8
 from ..connectors.unfit_rows import odd_rows_apart, unfit, unfit_rows_apart
-from .source import DIFF_LIMIT, Source, delta_of
+from .accepted_rows import DIFF_LIMIT, delta_of
+from .source import Source
 
 OnBadRows = Literal["fail", "ledger"]
 """What a row does that does not fit, or with which a view cannot be computed: it fails its epoch, or goes to the ledger."""

@@ -19,7 +19,8 @@ from evercurrent.core.data.tags import tagged
 
 from ..connectors.files import Reader
 from ..connectors.positions import Position
-from ..dataframe.source import Source, accepted
+from ..dataframe.accepted_rows import accepted
+from ..dataframe.source import Source
 from ..durability.kept_rows import RowsReader
 
 BATCH_ROWS = 1_000_000

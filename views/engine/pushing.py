@@ -17,8 +17,9 @@ from evercurrent.core.data.tags import tagged
 
 from ..concurrency.turns import Guard
 from ..connectors.positions import Position, copied
+from ..dataframe.accepted_rows import accepted
 from ..dataframe.bad_rows import OnBadRows, accepted_apart
-from ..dataframe.source import Source, accepted
+from ..dataframe.source import Source
 from ..epochs.records import Batch, EpochInput
 from ..inspection.questions import shown_watermark
 from .served_views import ServedViews
