@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import class_archive
 from evercurrent.spark_bridge import deploy
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.spark_bridge.runtime.session import local_session
@@ -29,7 +30,8 @@ def spark() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = paths(*([given] if given else []))
     try:
         # A task may fail three times, as on a cluster: locally it may not by default.
-        session = local_session("evercurrent tests", settings={"spark.master": "local[2,4]"})
+        with class_archive.noted() as classes:
+            session = local_session("evercurrent tests", settings={"spark.master": "local[2,4]"})
     except JavaMissingError as missing:
         pytest.skip(str(missing))
     finally:
@@ -39,6 +41,7 @@ def spark() -> Iterator[Any]:
     yield session
     session.stop()
     end_java()
+    class_archive.take(classes)
 
 
 def end_java() -> None:

@@ -1,9 +1,10 @@
-"""A program with a Spark Connect session whose views and sources come and go while its query runs.
+"""A program with a Spark Connect session: a client, and a server in a process of its own, which Spark starts.
 
     python -m spark.connected_changes FOLDER
 
-Reads what is in ``FOLDER/hits`` and ``FOLDER/names``, adds to the first, and says what it sees of the views, as JSON. Its sink writes
-to ``FOLDER/heard``.
+Two queries run one after the other: that of ``connected_query`` in ``FOLDER/query``, and one in ``FOLDER/changes`` whose views and
+sources come and go while it runs. It reads what is in ``hits`` and ``names`` there, and adds to the first; its sink writes to ``heard``.
+The program prints what it sees of the views of each, as JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import polars as pl
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
+from spark import connected_query
 from spark.conftest import write_one_file
 from spark.connected_query import Sink, connected, rows_of
 from spark.doomed_streams import HITS, declared, stream
@@ -32,10 +34,9 @@ def best(engine: ec.Engine) -> Any:
     return engine.sources["hits"].group_by("bytes").agg(ips=pl.len())
 
 
-def main(folder: Path) -> None:
-    """Change the query and its input, by turns."""
+def seen_of_it(spark: Any, folder: Path) -> dict[str, Any]:
+    """Change the query and its input, by turns, and return what can be seen of the views."""
     engine = declared()
-    spark = connected()
     query = run(
         engine,
         {"hits": stream(spark, folder, "hits")},
@@ -63,6 +64,16 @@ def main(folder: Path) -> None:
     }
     query.stop()
     seen["holds"] = [str(each) for each in (folder / "checkpoint").glob("holds/*/*")]
+    return seen
+
+
+def main(folder: Path) -> None:
+    """Run both queries, and print what can be seen of them."""
+    spark = connected()
+    seen = {
+        "query": connected_query.seen_of_it(spark, folder / "query"),
+        "changes": seen_of_it(spark, folder / "changes"),
+    }
     print(json.dumps(seen))
     spark.stop()
 

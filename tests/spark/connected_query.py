@@ -1,14 +1,7 @@
-"""A program with a Spark Connect session: a client, and a server in a process of its own, which Spark starts.
-
-    python -m spark.connected_query FOLDER
-
-Reads what is in ``FOLDER/input`` and says what it sees of the views, as JSON; its sink writes to ``FOLDER/heard``.
-"""
+"""A query under Spark Connect: it reads what is in ``FOLDER/input``; its sink writes to ``FOLDER/heard``."""
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +38,10 @@ def connected() -> Any:
         return builder.getOrCreate()
 
 
-def main(folder: Path) -> None:
-    """Run what is there, finish, and print what can be seen."""
+def seen_of_it(spark: Any, folder: Path) -> dict[str, Any]:
+    """Run what is there, finish, and return what can be seen of the views."""
     engine = ec.Engine()
     declare(engine)
-    spark = connected()
     stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
     query = run(
         engine,
@@ -72,14 +64,9 @@ def main(folder: Path) -> None:
     )
     seen["finished"] = query.finish()
     seen["watermarks"] = str(query.watermarks)
-    print(json.dumps(seen))
-    spark.stop()
+    return seen
 
 
 def rows_of(frame: pl.DataFrame) -> list[str]:
     """Rows as text, sorted."""
     return sorted(map(str, frame.rows()))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

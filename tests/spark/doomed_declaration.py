@@ -19,7 +19,8 @@ from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.execution import micro_batches
 from evercurrent.spark_bridge.runtime.spark_types import spark_schema
 from evercurrent.views.store import LocalStore
-from spark.doomed_query import Doomed, started_session
+from failing_store import Killed
+from spark.doomed_query import Doomed, Sudden, started_session
 
 SALES = pl.Schema({"shop": pl.Int64, "price": pl.Int64})
 BUCKETS = 3
@@ -64,19 +65,22 @@ def started(spark: Any, engine: ec.Engine, folder: Path, **options: Any) -> Any:
     )
 
 
-def main(folder: Path, when: str) -> None:
+def until_it_is_killed(spark: Any, folder: Path, when: str, error: type[Killed] = Sudden) -> None:
     """Run the query, declare, and be killed."""
-    store = (Doomed if when == "torn" else DoomedAfter)(LocalStore(folder / "checkpoint"), "never/")
+    store = (Doomed if when == "torn" else DoomedAfter)(LocalStore(folder / "checkpoint"), "never/", error)
     micro_batches.store_at = lambda where: store  # type: ignore[attr-defined]
     engine = declared("totals")
-    query = started(started_session(), engine, folder)
-    query.process_all_available()
-    every = lines(engine.sources["sales"])  # type: ignore[arg-type]
-    engine.view("sizes", every["sizes"])
-    store._name = "commits/"
-    engine.view("best", every["best"])
+    query = started(spark, engine, folder)
+    try:
+        query.process_all_available()
+        every = lines(engine.sources["sales"])  # type: ignore[arg-type]
+        engine.view("sizes", every["sizes"])
+        store._name = "commits/"
+        engine.view("best", every["best"])
+    finally:
+        query.stop()
     raise AssertionError("it was not killed")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    until_it_is_killed(started_session(), Path(sys.argv[1]), sys.argv[2])

@@ -113,9 +113,9 @@ class Sudden(Killed):
 class Doomed(FailingStore):
     """Ends the process in the middle of an operation, said by its number or by how the name of its file begins."""
 
-    def __init__(self, store: Store, operation: str) -> None:
+    def __init__(self, store: Store, operation: str, error: type[Killed] = Sudden) -> None:
         is_name = not operation.isdecimal()
-        super().__init__(store, None if is_name else int(operation), "torn", error=Sudden)
+        super().__init__(store, None if is_name else int(operation), "torn", error=error)
         self._name = operation if is_name else None
 
     def _do(self, operation: str, name: str, *given: Any) -> Any:

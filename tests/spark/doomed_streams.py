@@ -21,8 +21,9 @@ from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.execution import micro_batches
 from evercurrent.spark_bridge.runtime.spark_types import spark_schema
 from evercurrent.views.store import LocalStore
+from failing_store import Killed
 from spark.doomed_declaration import DoomedAfter
-from spark.doomed_query import Doomed, started_session
+from spark.doomed_query import Doomed, Sudden, started_session
 
 HITS = pl.Schema({"ip": pl.Int64, "bytes": pl.Int64})
 NAMES = pl.Schema({"ip": pl.Int64, "name": pl.String})
@@ -54,23 +55,25 @@ def started(spark: Any, engine: ec.Engine, folder: Path, **options: Any) -> Any:
     return run(engine, streams, checkpoint=kept, buckets=3, driver_rows=20)
 
 
-def main(folder: Path, when: str) -> None:
+def until_it_is_killed(spark: Any, folder: Path, when: str, error: type[Killed] = Sudden) -> None:
     """Run the query, give it a stream more, and be killed."""
-    store = (DoomedAfter if when == "after" else Doomed)(LocalStore(folder / "checkpoint"), "never/")
+    store = (DoomedAfter if when == "after" else Doomed)(LocalStore(folder / "checkpoint"), "never/", error)
     micro_batches.store_at = lambda where: store  # type: ignore[attr-defined]
-    spark = started_session()
     engine = declared()
     query = started(spark, engine, folder)
-    query.process_all_available()
-    declared(names=True, engine=engine)
-    names = stream(spark, folder, "names")
-    if when != "first":
+    try:
+        query.process_all_available()
+        declared(names=True, engine=engine)
+        names = stream(spark, folder, "names")
+        if when != "first":
+            store._name = PLACES[when]
+        query.add_streams({"names": names})
         store._name = PLACES[when]
-    query.add_streams({"names": names})
-    store._name = PLACES[when]
-    query.process_all_available()
+        query.process_all_available()
+    finally:
+        query.stop()
     raise AssertionError("it was not killed")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    until_it_is_killed(started_session(), Path(sys.argv[1]), sys.argv[2])

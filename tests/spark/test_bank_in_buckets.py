@@ -19,6 +19,7 @@ from failing_store import FailingStore, Killed
 from spark.offered import Offering, declared, emitted_deltas, forget_everything, held
 
 LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
+long_only = pytest.mark.skipif(not LONG, reason="each way takes seconds: make test-long")
 EVERYTHING = 0
 """As a batch size: all rows at once."""
 
@@ -55,15 +56,24 @@ def engine_views() -> Any:
     return engine.views
 
 
+QUICK = {
+    (1, 4, False), (10, 16, False), (10, 1, True), (1_000, 4, False), (1_000, 1, True), (EVERYTHING, 4, True),
+    (EVERYTHING, 1, False),
+}  # fmt: skip
+"""The ways of the quick profile: every size, number of buckets and kind of transfers, and each size with both kinds that it has."""
+
 WAYS = [
     pytest.param(
-        size, buckets, simplified, id=f"{size}-{buckets}-{'there and back' if simplified else 'random'}"
+        size,
+        buckets,
+        simplified,
+        id=f"{size}-{buckets}-{'there and back' if simplified else 'random'}",
+        marks=() if (size, buckets, simplified) in QUICK else long_only,
     )
     for size in COUNTS
     for buckets in (1, 4, 16)
     for simplified in (False, True)
-    # There and back belong together, so batches of one have none; in sixteen buckets where there is time.
-    if not simplified or (size != 1 and (LONG or buckets < 16))
+    if not simplified or size != 1  # There and back belong together, so batches of one have none.
 ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evercurrent.spark_bridge import run
@@ -26,7 +28,9 @@ from spark.offered import Offering, declared, emitted_deltas, forget_everything,
 from spark.test_query import ONCE, chain, events, pushed
 from spark.test_query import declared as declared_by
 from spark.twins import counted, entered
+from strategies import of_profile
 
+LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 HITS = batches(4, 16)
 PLAN = declared(declare)
 
@@ -65,30 +69,34 @@ def seen(store: Store) -> dict[str, Any]:
     }
 
 
-def undisturbed(folder: Path) -> dict[str, Any]:
-    store = LocalStore(folder)
-    for number in range(len(HITS)):
-        offer(store, 3, number)
-    return seen(store)
+@functools.cache
+def undisturbed() -> dict[str, Any]:
+    """What a query comes to whose number of buckets never changes."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(folder)
+        for number in range(len(HITS)):
+            offer(store, 3, number)
+        return seen(store)
 
 
 COUNTS = st.lists(st.sampled_from([1, 2, 3, 8, 16]), min_size=len(HITS), max_size=len(HITS))
 
 
-@settings(max_examples=max(3, settings().max_examples // 10), deadline=None)
+@of_profile(0.1, quick=6)
 @given(counts=COUNTS)
 def test_any_numbers_of_buckets_are_the_undisturbed_run(counts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder, "changed"))
         for number, buckets in enumerate(counts):
             offer(store, buckets, number)
-        assert seen(store) == undisturbed(Path(folder, "undisturbed"))
+        assert seen(store) == undisturbed()
 
 
 @pytest.mark.parametrize("buckets", [8, 2])
 def test_a_process_that_ends_in_the_midst_of_it_has_changed_nothing(buckets: int, tmp_path: Path) -> None:
-    """Whatever number the next one is started with."""
-    expected = undisturbed(tmp_path / "undisturbed")
+    """Whatever number the next one is started with, for every third operation; in the quick profile every sixth."""
+    every = 3 if LONG else 6
+    expected = undisturbed()
     before = LocalStore(tmp_path / "before")
     for number in range(2):
         offer(before, 3, number)
@@ -107,9 +115,9 @@ def test_a_process_that_ends_in_the_midst_of_it_has_changed_nothing(buckets: int
         last = CommitLog(again).last
         assert last is not None
         assert last.buckets in (3, buckets)
-        if n % 3 == 0:  # What it is cut into next does not depend on where it failed.
+        if n % every == 0:  # What it is cut into next does not depend on where it failed.
             for number in (2, 3):
-                offer(again, (3, buckets, 5)[n // 3 % 3], number)
+                offer(again, (3, buckets, 5)[n // every % 3], number)
             assert seen(again) == expected, f"operation {n}"
             assert verify(again).faults == ()
         shutil.rmtree(folder)

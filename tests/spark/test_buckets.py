@@ -27,7 +27,7 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "Engine", TwinEngine)
 
 
-@of_profile(0.3)
+@of_profile(0.3, quick=12)
 @given(case=cases(trusted=False), way=st.sampled_from(WAYS))
 def test_random_views(case: Case, way: Way) -> None:
     """A007 in buckets: stages of stages of stages."""
@@ -41,7 +41,7 @@ def test_random_views(case: Case, way: Way) -> None:
     assert running.engine.compared == len(case.epochs) + 1
 
 
-@of_profile(0.3)
+@of_profile(0.3, quick=12)
 @given(run=runs(), way=st.sampled_from(WAYS))
 def test_random_windows(run: Run, way: Way) -> None:
     """Of every epoch the twin asserts that both say the same; here that it was asked."""
@@ -53,7 +53,7 @@ def test_random_windows(run: Run, way: Way) -> None:
     assert both.engine.compared == len(run.epochs) + 1
 
 
-@of_profile(0.1)
+@of_profile(0.1, quick=10)
 @given(given_changes=changes(), seed=st.integers(0, 2**32), way=st.sampled_from(WAYS))
 def test_random_sequences(
     given_changes: tuple[dict[str, pl.DataType], list[str], Entries], seed: int, way: Way

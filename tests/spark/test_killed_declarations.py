@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evercurrent.spark_bridge.execution import micro_batches
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
+from failing_store import Killed
 from spark.conftest import write_one_file
-from spark.doomed_declaration import SALES, declared, started
+from spark.doomed_declaration import SALES, declared, started, until_it_is_killed
+from spark.offered import forget_everything
 from spark.test_spark_kill import long_only
 from spark.twins import counted
 from started import paths
@@ -46,13 +50,38 @@ def killed(folder: Path, when: str, program: str = "spark.doomed_declaration") -
             os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("when", ["torn", pytest.param("after", marks=long_only)])
-def test_killed_while_a_view_is_declared(when: str, spark: Any, tmp_path: Path) -> None:
+def ended(
+    until_it_is_killed: Callable[..., None], spark: Any, folder: Path, when: str, patch: pytest.MonkeyPatch
+) -> None:
+    """End the query of such a program in this process and session: from that moment on its store does nothing, as of one that was killed.
+
+    It is what the quick profile has: another process with its Java takes longer than all the rest.
+    """
+    with patch.context() as there:
+        there.setattr(micro_batches, "store_at", micro_batches.store_at)
+        with pytest.raises(Killed):
+            until_it_is_killed(spark, folder, when, Killed)
+    forget_everything()
+
+
+@pytest.mark.parametrize(
+    ("when", "is_process"),
+    [
+        pytest.param("torn", False, id="torn in this process"),
+        *(pytest.param(each, True, id=each, marks=long_only) for each in ("torn", "after")),
+    ],
+)
+def test_killed_while_a_view_is_declared(
+    when: str, is_process: bool, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The record of the epoch in which it appears is half written, or the last thing that the process did."""
     (tmp_path / "input").mkdir()
     for number, frame in enumerate(BATCHES[:2]):
         write_one_file(frame, tmp_path / "input" / f"{number}.parquet", number)
-    killed(tmp_path, when)
+    if is_process:
+        killed(tmp_path, when)
+    else:
+        ended(until_it_is_killed, spark, tmp_path, when, monkeypatch)
     store = LocalStore(tmp_path / "checkpoint")
     last = CommitLog(store).last
     assert last is not None

@@ -13,8 +13,8 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
 from spark.conftest import write_one_file
-from spark.doomed_streams import HITS, NAMES, declared, started
-from spark.test_killed_declarations import killed
+from spark.doomed_streams import HITS, NAMES, declared, started, until_it_is_killed
+from spark.test_killed_declarations import ended, killed
 from spark.test_spark_kill import long_only
 from spark.twins import counted
 
@@ -26,14 +26,26 @@ NAME_ROWS = [pl.DataFrame({"ip": [at, at], "name": [f"n{at}", f"m{at}"]}, schema
 
 
 @pytest.mark.parametrize(
-    "when", ["after", *(pytest.param(each, marks=long_only) for each in ("copying", "torn", "first"))]
+    ("when", "is_process"),
+    [
+        pytest.param("after", False, id="after, in this process"),
+        *(
+            pytest.param(each, True, id=each, marks=long_only)
+            for each in ("copying", "torn", "after", "first")
+        ),
+    ],
 )
-def test_killed_while_a_stream_is_added(when: str, spark: Any, tmp_path: Path) -> None:
+def test_killed_while_a_stream_is_added(
+    when: str, is_process: bool, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, frames in (("hits", HIT_ROWS[:2]), ("names", NAME_ROWS[:2])):
         (tmp_path / name).mkdir()
         for number, frame in enumerate(frames):
             write_one_file(frame, tmp_path / name / f"{number}.parquet", number)
-    killed(tmp_path, when, "spark.doomed_streams")
+    if is_process:
+        killed(tmp_path, when, "spark.doomed_streams")
+    else:
+        ended(until_it_is_killed, spark, tmp_path, when, monkeypatch)
     store = LocalStore(tmp_path / "checkpoint")
     last = CommitLog(store).last
     assert last is not None

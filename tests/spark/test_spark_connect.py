@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,40 @@ pytest.importorskip("grpc_status", reason="the extra spark-connect is not instal
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
+FRAMES = batches(4, 60, lull=4)
+"""Of the query whose views stay."""
+
+FIRST = pl.DataFrame(
+    {"ip": [at % 7 for at in range(40)], "bytes": [at * at % 31 for at in range(40)]}, schema=HITS
+)
+NAMED = pl.DataFrame({"ip": [1, 2, 2], "name": ["a", "b", "c"]}, schema=NAMES)
+"""Of the one whose views come and go."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The folder of a query, and what was seen of it."""
+
+    folder: Path
+    seen: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """Both queries, each by its name: they share a server, which takes longer to start than they take to run."""
+    folder = tmp_path_factory.mktemp("connected")
+    feed(folder / "query" / "input", FRAMES)
+    for name, frame in (("hits", FIRST), ("names", NAMED)):
+        (folder / "changes" / name).mkdir(parents=True)
+        write_one_file(frame, folder / "changes" / name / "0.parquet", 0)
+    for name in ("query", "changes"):
+        (folder / name / "heard").mkdir()
+    return {name: Ran(folder / name, seen) for name, seen in run_program(folder).items()}
+
+
+def test_views_are_the_same_as_embedded(ran: dict[str, Ran]) -> None:
     """A163 under Spark Connect: views, what Spark sees of them, a sink, an epoch by hand; the last rows are collected."""
-    frames = batches(4, 60, lull=4)
-    feed(tmp_path / "input", frames)
-    (tmp_path / "heard").mkdir()
-    seen = run_program(tmp_path)
+    folder, seen, frames = ran["query"].folder, ran["query"].seen, FRAMES
     engine = ec.Engine()
     declare(engine)
     for frame in frames:
@@ -47,7 +76,7 @@ def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
     )
     for name, view in engine.views.items():
         for delta in view.deltas(since=0):
-            heard = pl.read_parquet(tmp_path / "heard" / f"{name}-{delta['_epoch'][0]}.parquet")
+            heard = pl.read_parquet(folder / "heard" / f"{name}-{delta['_epoch'][0]}.parquet")
             assert counted([heard]) == counted([delta])
     refused = engine.ledger().filter(pl.col("_epoch") == engine.epoch_number).height
     assert seen["progress"] == [engine.epoch_number, engine.epoch_number - 1, frames[-1].height, refused]
@@ -55,35 +84,27 @@ def test_views_are_the_same_as_embedded(tmp_path: Path) -> None:
     assert seen["watermarks"] == str(engine.watermarks)
 
 
-def test_views_and_sources_come_and_go(tmp_path: Path) -> None:
+def test_views_and_sources_come_and_go(ran: dict[str, Ran]) -> None:
     """They do while the query runs, and the sink, which the server calls, gets each delta under one epoch."""
-    first = pl.DataFrame(
-        {"ip": [at % 7 for at in range(40)], "bytes": [at * at % 31 for at in range(40)]}, HITS
-    )
-    names = pl.DataFrame({"ip": [1, 2, 2], "name": ["a", "b", "c"]}, NAMES)
-    for name, frame in (("hits", first), ("names", names)):
-        (tmp_path / name).mkdir()
-        write_one_file(frame, tmp_path / name / "0.parquet", 0)
-    (tmp_path / "heard").mkdir()
-    seen = run_program(tmp_path, "spark.connected_changes")
+    folder, seen = ran["changes"].folder, ran["changes"].seen
     engine = declared(names=True)
     engine.view("best", best(engine))
-    engine.push("hits", first)
+    engine.push("hits", FIRST)
     assert seen["filled"] == rows_of(engine.views["best"].read())
     engine.push("hits", pl.concat(MORE))
-    engine.push("names", names)
+    engine.push("names", NAMED)
     assert seen["is the same"]
     assert seen["read"] == {name: rows_of(view.read()) for name, view in engine.views.items()}
     assert seen["holds"] == []
     for name, by_epoch in seen["deltas"].items():
-        heard = {path.stem.rpartition("-")[2]: path for path in (tmp_path / "heard").glob(f"{name}-*")}
+        heard = {path.stem.rpartition("-")[2]: path for path in (folder / "heard").glob(f"{name}-*")}
         assert {epoch: rows_of(pl.read_parquet(path)) for epoch, path in heard.items()} == by_epoch
 
 
-def run_program(folder: Path, program: str = "spark.connected_query") -> dict[str, Any]:
-    """What the program says. It is ended with all that it has started."""
+def run_program(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the program says of each query. It is ended with all that it has started."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", program, str(folder)],
+        [sys.executable, "-W", "ignore", "-m", "spark.connected_changes", str(folder)],
         # SPARK_TESTING: the server takes any free port.
         env=os.environ
         | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1", "SPARK_TESTING": "1"},
@@ -98,5 +119,7 @@ def run_program(folder: Path, program: str = "spark.connected_query") -> dict[st
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, said[-4000:]
-    found: dict[str, Any] = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    found: dict[str, dict[str, Any]] = json.loads(
+        next(line for line in said.splitlines() if line.startswith("{"))
+    )
     return found
