@@ -22,6 +22,8 @@ from evercurrent.core.group.heads import HeadOrder, earlier_of
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.views.compiler.state_forms import is_read, state_forms
 from evercurrent.views.durability.plan_match import state_ids
+from strategies import of_profile
+from thinned import pairs_of
 
 each_type = pytest.mark.parametrize("dtype", VALUES, ids=str)
 
@@ -34,9 +36,10 @@ def test_words_sort_as_values_do_and_are_turned_back(dtype: pl.DataType) -> None
     assert_series_equal(values_of("x", words, values.dtype), values)
 
 
-@each_type
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("nulls_last", [False, True])
+@pytest.mark.parametrize(
+    ("nulls_last", "descending", "dtype"), pairs_of([False, True], [False, True], [*VALUES]), ids=str
+)
+@of_profile(quick=25)
 @given(data=st.data())
 def test_the_first_row_is_that_of_sorting(
     dtype: pl.DataType, descending: bool, nulls_last: bool, data: st.DataObject

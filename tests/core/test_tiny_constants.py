@@ -148,7 +148,7 @@ PLANS = (
 
 
 @pytest.mark.parametrize("text", PLANS)
-@of_profile(0.1)
+@of_profile(0.1, quick=8)
 @given(data=st.data(), settings=SETTINGS, collide=st.booleans(), columns=st.sampled_from([KX, SX]))
 def test_long_histories(
     text: str, data: st.DataObject, settings: str, collide: bool, columns: dict[str, pl.DataType]

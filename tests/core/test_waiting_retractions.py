@@ -24,6 +24,7 @@ from evercurrent.core.state.spine import Spine
 from harness import circuit_of, contents
 from oracle import freeze
 from strategies import of_profile
+from thinned import pairs_of
 
 SOME = {
     pl.Int64: st.integers(0, 3) | st.none(),
@@ -33,12 +34,12 @@ SOME = {
 """A few values of a type, some of which are equal and look different."""
 
 
-@pytest.mark.parametrize("looks", [0, 1, 10**9])
-@pytest.mark.parametrize("unhashed", [0, 3, 2**16])
-@pytest.mark.parametrize(
-    "schema",
-    [{"k": pl.Int64}, {"k": pl.Int64, "x": pl.String}, {"x": pl.Float64, "k": pl.String}, {"x": pl.String}],
-)
+SCHEMAS = (
+    {"k": pl.Int64}, {"k": pl.Int64, "x": pl.String}, {"x": pl.Float64, "k": pl.String}, {"x": pl.String},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "unhashed", "looks"), pairs_of(SCHEMAS, (0, 3, 2**16), (0, 1, 10**9)))
 @of_profile(0.5, quick=20)
 @given(data=st.data())
 def test_a_retraction_is_accepted_as_often_as_the_row_is_there(

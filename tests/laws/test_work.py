@@ -17,6 +17,7 @@ import evercurrent.core.operators.join as join_module
 import evercurrent.core.state.lookup as reading_module
 from harness import circuit_of
 from strategies import evaluate
+from thinned import IS_LONG
 
 COLUMNS = {"k": pl.Int64, "x": pl.Int64}
 SMALL, LARGE = 2**12, 2**16
@@ -38,6 +39,9 @@ PLANS = {
     "self join": "a.join(a, on='k')",
     "chain": "a.group_by('k').agg(u=pl.col('x').max()).join(b, on='k').group_by(g=pl.col('u') % 100).agg(pl.len())",
 }
+
+ROUNDS = 5 if IS_LONG else 2
+"""So many times twenty epochs more: with two of them, what grew by two rows an epoch would be found."""
 
 
 @dataclass
@@ -120,10 +124,10 @@ def test_neither_state_nor_work_grows_with_the_length_of_the_history(text: str, 
     engine = loaded(text, 256)
     early = small_epochs(engine, 256, 20, expanded)
     states = sum(state.entries for state in circuit_of(engine).states)
-    for _ in range(5):
+    for _ in range(ROUNDS):
         late = small_epochs(engine, 256, 20, expanded)
     # What is pushed into b is never retracted: two rows an epoch of three.
-    pushed = 2 * 20 * 5 * len(circuit_of(engine).states)
+    pushed = 2 * 20 * ROUNDS * len(circuit_of(engine).states)
     assert sum(state.entries for state in circuit_of(engine).states) <= states + 2 * pushed
     assert late[1] <= 4 * early[1] + 400
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from evercurrent.views.store.healing import heal
 from evercurrent.views.store.journal import entries_of
 from evercurrent.views.store.protocol import JOURNALS
 from power_failure import LOSSES, Synced
+from thinned import some_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,10 +46,16 @@ def commit(store, number, size=5000):
     return files
 
 
-@pytest.mark.parametrize("full", [1, 12_000, 1 << 20])
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_a_power_failure_after_every_commit(tmp_path, monkeypatch, loss, full):
+FULL = (1, 12_000, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("lost", "full"),
+    some_of(product(LOSSES, FULL), [*zip(LOSSES, cycle(FULL), strict=False), *product(["names"], FULL)]),
+)
+def test_a_power_failure_after_every_commit(tmp_path, monkeypatch, lost, full):
     """All that was committed is there byte for byte, and what was deleted is gone; with journals of any size."""
+    loss = LOSSES[lost]
     monkeypatch.setattr(journal, "FULL", full)
     synced, files = Synced(monkeypatch, tmp_path / "real"), {}
     store = LocalStore(tmp_path / "real")
@@ -101,7 +109,12 @@ def test_a_journal_that_is_torn_at_any_byte(tmp_path, monkeypatch, kind):
     ends = [content.index(b"record %d" % number) + len(b"record 0") for number in range(2)]
     assert len(content) == 8192
     place = tmp_path / "left"
-    for at in [*range(ends[0] + 2), *range(4090, ends[1] + 2), len(content) - 1]:
+    every = [*range(ends[0] + 2), *range(4090, ends[1] + 2), len(content) - 1]
+    # Where an entry, its record or a page begins or ends, all bytes; of those between them every seventh.
+    edges = (0, *ends, 4096, content.index(b"record 0"), content.index(b"record 1"), len(content))
+    for at in some_of(
+        every, (at for at in every if at % 7 == 0 or min(abs(at - edge) for edge in edges) < 4)
+    ):
         place.mkdir()
         torn = {
             "short": content[:at],
