@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +23,22 @@ SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 def place() -> Path | None:
     """Where it is, or would be: in the virtual environment, by the versions of Spark and of Java. None if there is none of these."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    java = program()
     try:
         spark = version("pyspark")
     except PackageNotFoundError:
         return None
     if java is None or sys.prefix == sys.base_prefix:
         return None
-    program = Path(java).resolve()
-    made = f"{program} {program.stat().st_mtime_ns}".encode()
+    made = f"{java} {java.stat().st_mtime_ns}".encode()
     return Path(sys.prefix) / f"{PREFIX}{spark}-{crc32(made):08x}.jsa"
+
+
+def program() -> Path | None:
+    """The Java of this process, through links."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    return None if found is None else Path(found).resolve()
 
 
 def options() -> str:
@@ -67,11 +73,21 @@ def noted() -> Iterator[Path | None]:
             os.environ["SPARK_SUBMIT_OPTS"] = given
 
 
-def take(classes: Path | None) -> None:
-    """Make what a Java has written, which has ended, the archive: it has its name once it is whole. It replaces those of other versions."""
+def take(classes: Path | None, *, ended: int | None) -> None:
+    """Make what a Java has written the archive, if it has ended well: it has its name once it is whole. It replaces those of other versions."""
     archive = place()
     if archive is None or classes is None or not classes.is_file():
+        return
+    if ended != 0 or not is_sound(classes):
+        classes.unlink()
         return
     for earlier in archive.parent.glob(f"{PREFIX}*.jsa"):
         earlier.unlink(missing_ok=True)
     classes.rename(archive)
+
+
+def is_sound(classes: Path) -> bool:
+    """Whether a Java runs with it: one that is cut off, as by a full disk, ends every Java at its start."""
+    java = program()
+    words = [f"-XX:SharedArchiveFile={classes}", *SILENT.split(), "-version"]
+    return java is not None and subprocess.run([java, *words], capture_output=True).returncode == 0

@@ -12,7 +12,7 @@ WITHOUT_THE_SESSION = (
 LONGEST_FIRST = (
     "spark/test_query.py", "spark/test_cluster.py", "spark/test_spark_connect.py", "test_typed_examples.py", "laws/test_value_of_its_row.py",
     "spark/test_spark_faults.py", "views/test_cli_streams.py", "laws/test_damage.py", "laws/test_merging_windows.py", "test_users_types.py",
-    "spark/test_bank_in_buckets.py", "durability/test_worker_checkpoints.py", "durability/test_kept_checkpoint.py",
+    "durability/test_worker_checkpoints.py", "durability/test_kept_checkpoint.py",
     "durability/test_kill.py", "views/test_testing_kit.py", "durability/test_store_faults.py", "core/test_medians.py",
     "spark/test_deploy.py",
 )  # fmt: skip

@@ -40,19 +40,20 @@ def spark() -> Iterator[Any]:
             os.environ["PYTHONPATH"] = given
     yield session
     session.stop()
-    end_java()
-    class_archive.take(classes)
+    class_archive.take(classes, ended=end_java())
 
 
-def end_java() -> None:
-    """End the Java of this process, which otherwise goes on until the process ends."""
+def end_java() -> int | None:
+    """End the Java of this process, which otherwise goes on until the process ends. Return how it ended; None if there is none."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+    if gateway is None:
+        return None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    ended: int = gateway.proc.wait()
+    return ended
 
 
 @pytest.fixture(scope="session")
