@@ -89,5 +89,6 @@ def take(classes: Path | None, *, ended: int | None) -> None:
 def is_sound(classes: Path) -> bool:
     """Whether a Java runs with it: one that is cut off, as by a full disk, ends every Java at its start."""
     java = program()
-    words = [f"-XX:SharedArchiveFile={classes}", *SILENT.split(), "-version"]
+    leaves_nothing = ("-XX:ErrorFile=/dev/null", "-XX:-CreateCoredumpOnCrash")
+    words = [f"-XX:SharedArchiveFile={classes}", *SILENT.split(), *leaves_nothing, "-version"]
     return java is not None and subprocess.run([java, *words], capture_output=True).returncode == 0
