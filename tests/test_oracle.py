@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from oracle import Bag, Row, rows_of, upserted
-from strategies import Case, Program, cases, evaluate, never_below_zero
+from strategies import Case, Program, cases, evaluate, never_below_zero, of_profile
 
 LEFT = {"k": pl.Int64(), "x": pl.Int64()}
 RIGHT = {"k": pl.Int64(), "y": pl.Int64()}
@@ -28,6 +28,7 @@ signed = st.integers(-2, 2)
 
 
 @pytest.mark.parametrize("nulls_equal", [False, True])
+@of_profile(quick=25)
 @given(left=bags(LEFT, counted), right=bags(RIGHT, counted))
 def test_every_join_is_the_loop_over_pairs(left: Bag, right: Bag, nulls_equal: bool) -> None:
     loops: dict[str, Counter[Row]] = defaultdict(Counter)
@@ -75,6 +76,7 @@ PLAIN: dict[str, Callable[[list[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("text", PLAIN)
+@of_profile(quick=25)
 @given(bag=bags(LEFT, counted))
 def test_a_group_is_a_list_of_values(text: str, bag: Bag) -> None:
     values: dict[int | None, list[int | None]] = defaultdict(list)

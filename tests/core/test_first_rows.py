@@ -17,6 +17,7 @@ from edge_values import VALUES
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.state import first_rows
 from evercurrent.views.plan.plan import Plan
+from strategies import of_profile
 
 OTHERS: dict[Any, list[Any]] = {
     pl.String: ["", "a", "b", "ä"],
@@ -47,7 +48,7 @@ def deltas(view: ec.View) -> list[pl.DataFrame]:
 
 
 @each_type
-@settings(max_examples=settings().max_examples // 4)
+@of_profile(0.25, quick=10)
 @given(data=st.data())
 def test_deltas_are_those_of_all_rows(dtype: Any, data: st.DataObject) -> None:
     value = st.sampled_from([*TYPES[dtype], None])
