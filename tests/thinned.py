@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations, product
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,3 +47,22 @@ def covering(items: Sequence[T], features_of: Callable[[T], Iterable[Hashable]])
         chosen.append(best)
         lacking -= features[best]
     return [items[at] for at in sorted(chosen)]
+
+
+def steps_of(done: Sequence[tuple[str, str]], *, every: int) -> list[int]:
+    """Return the numbers of the operations of a store at which something is to fail.
+
+    ``done`` has the operations of a run in which nothing fails, each with the name of its file. The quick profile takes the first and
+    the last of each kind, which is the operation with the folder and the suffix of the file, and of all of them every n-th.
+
+    >>> steps_of([("put", "a/1.json"), *[("put", f"b/{n}") for n in range(5)], ("list", "b/")], every=4)
+    [0, 1, 4, 5, 6]
+    """
+    kinds: dict[tuple[str, str, str], list[int]] = {}
+    for number, (operation, name) in enumerate(done):
+        file = PurePosixPath(name)
+        kinds.setdefault((operation, str(file.parent), file.suffix), []).append(number)
+    if IS_LONG:
+        return list(range(len(done)))
+    ends = {number for numbers in kinds.values() for number in (numbers[0], numbers[-1])}
+    return sorted({*ends, *range(0, len(done), every)})

@@ -1,8 +1,10 @@
-"""The store fails at its n-th operation, for every n: nothing is lost, the next start is clean, the results are the same."""
+"""The store fails at its n-th operation, for every n: nothing is lost, the next start is clean, the results are the same.
+
+The quick profile takes of each kind of operation the first and the last, and of all of them every n-th: see ``steps_of``.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, InjectedError, Killed, When
 from strategies import Case, Program
+from thinned import some_of, steps_of
 
 SMALL = Case(
     Program(
@@ -65,11 +69,15 @@ def steady(case: Case) -> dict[str, Any]:
     return all_of(running.engine)
 
 
-@pytest.mark.parametrize("every", [1, 2])
-@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize(
+    ("when", "every"),
+    some_of(product(WHENS, [1, 2]), [("before", 2), ("after", 1), ("torn", 1), ("torn", 2)]),
+)
 def test_an_engine_that_lives_on_offers_the_same_batch_again(when: When, every: int, tmp_path: Path) -> None:
     expected, failures = steady(SMALL), 0
-    for n in itertools.count():
+
+    def fail_at(n: int | None) -> FailingStore:
+        nonlocal failures
         folder = tmp_path / str(n)
         store = FailingStore(LocalStore(folder), n, when)
         while True:
@@ -95,10 +103,13 @@ def test_an_engine_that_lives_on_offers_the_same_batch_again(when: When, every: 
                 Timed.push(_with(engine, SMALL), epoch, number)
             assert differences(expected, all_of(engine)) == [], f"operation {n}, opened again"
         shutil.rmtree(folder)
-        if not store.has_failed:
-            break
+        return store
+
+    done = fail_at(None).done
+    for n in steps_of(done, every=3):
+        assert fail_at(n).has_failed
     assert failures > 2
-    assert n > 10
+    assert len(done) > 10
 
 
 def _with(engine: ec.Engine, case: Case) -> Timed:
@@ -111,12 +122,12 @@ def _with(engine: ec.Engine, case: Case) -> Timed:
 def check_kills(
     start: Callable[[Any], Any], epochs: Sequence[Any], expected: dict[str, Any], folder: Path
 ) -> int:
-    """Kill at every operation; how many there are. ``start`` takes a checkpoint, and what it makes has ``push``.
+    """Kill at every operation of the profile; how many there are. ``start`` takes a checkpoint, and what it makes has ``push``.
 
     To be killed after an operation is to be killed before the next one, so it is enough to tear each in two.
     """
-    n = 0
-    while True:
+
+    def kill_at(n: int | None) -> FailingStore:
         place = folder / str(n)
         store = FailingStore(LocalStore(place), n, "torn", error=Killed)
         with suppress(Killed):
@@ -126,15 +137,18 @@ def check_kills(
                     running.push(epoch, number)
         again = start(ec.Checkpoint(place))
         with again.engine as engine:
-            done = engine.epoch_number
+            came_to = engine.epoch_number
             for number, epoch in enumerate(epochs, 1):
                 again.push(epoch, number)
             seen = all_of(engine)
-        assert differences(expected, seen) == [], f"operation {n}, {store.done[-1]}, came to {done}"
+        assert differences(expected, seen) == [], f"operation {n}, {store.done[-1]}, came to {came_to}"
         shutil.rmtree(place)
-        if not store.has_failed:
-            return n
-        n += 1
+        return store
+
+    done = kill_at(None).done
+    for n in steps_of(done, every=6):
+        assert kill_at(n).has_failed
+    return len(done)
 
 
 LONGER = replace(EVERY_OPERATOR, epochs=[*EVERY_OPERATOR.epochs, *EVERY_OPERATOR.epochs])
