@@ -32,6 +32,7 @@ from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, InjectedError
 from oracle import TooLargeError
 from strategies import Case, cases, of_profile
+from thinned import steps_of
 
 Start = Callable[..., Any]
 """Makes an engine with its views: something that has ``engine`` and ``push``."""
@@ -149,13 +150,15 @@ def test_after_a_crash_another_number_of_workers_goes_on(every: int, tmp_path: P
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_where_the_store_fails_nothing_has_changed(every: int, tmp_path: Path) -> None:
-    """A fault at every operation of the store, while two workers are at it."""
+    """A fault at every operation of the store, while two workers are at it; see ``steps_of``."""
     case, failures = EVERY_OPERATOR, 0
     steady = Timed(case)
     for epoch in case.epochs:
         steady.push(epoch)
     expected = seen(steady.engine)
-    for n in itertools.count():
+
+    def fail_at(n: int | None) -> FailingStore:
+        nonlocal failures
         store = FailingStore(LocalStore(tmp_path / str(n)), n, "torn")
         while True:
             with suppress(InjectedError):
@@ -174,10 +177,13 @@ def test_where_the_store_fails_nothing_has_changed(every: int, tmp_path: Path) -
         with suppress(InjectedError):
             running.engine.close()
         shutil.rmtree(tmp_path / str(n))
-        if not store.has_failed:
-            break
+        return store
+
+    done = fail_at(None).done
+    for n in steps_of(done, every=3):
+        assert fail_at(n).has_failed
     assert failures > 2
-    assert n > 10
+    assert len(done) > 10
 
 
 # What a program may do, and what it may not
