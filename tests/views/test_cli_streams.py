@@ -516,6 +516,22 @@ def test_each_command_ends_alike_where_its_reader_has_ended(arguments: tuple[str
     assert b"rror" not in ended.stderr, ended.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_ends_within_a_delta_has_not_got_all_of_it(unbuffered: str) -> None:
+    """A pipe holds a part of the delta when its reader ends. Python hands on what it does not buffer as often as it is called: once."""
+    Path("rows.csv").write_text("word,n\n" + "".join(f"word{number},1\n" for number in range(10_000)))
+    whole = [sys.executable, "-m", "evercurrent", "run", "words.py", "--input", "words=rows.csv"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(
+        [*whole, "--deltas", "counts=-", "--quiet"], stdout=subprocess.PIPE, bufsize=0, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        time.sleep(0.2)  # The pipe is filled meanwhile, and the process waits for its reader.
+        process.stdout.close()
+        assert process.wait(60) == 141
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("apps",), ("run", "words.py", "--input", "words=rows.csv")]

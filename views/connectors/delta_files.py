@@ -4,6 +4,7 @@ Text may be compressed, by the last suffix.
 """
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -90,7 +91,7 @@ class DeltaFile:
             raise FileError("the standard output is closed; give deltas a file, or a reader of the output")
         try:
             if path == STANDARD_OUTPUT:
-                self._file: BinaryIO = sys.stdout.buffer
+                self._file: BinaryIO = _standard_output()
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._opened()
@@ -113,8 +114,8 @@ class DeltaFile:
                 self._file.write(delta.select(self._kept.columns).write_csv(include_header=False).encode())
             elif delta.height:
                 self._file.write(json_rows(delta).str.join("\n").item().encode() + b"\n")
-            if self._codec is None:
-                self._file.flush()
+        if self._codec is None and not self._is_parquet:
+            self._file.flush()
 
     def _opened(self) -> BinaryIO:
         if self._codec is None:
@@ -168,6 +169,14 @@ CONTENTS: dict[str, Callable[[pl.DataFrame, Path], object]] = {
     "arrow": pl.DataFrame.write_ipc,
 }
 """How contents are written, by format, which is the suffix of the file."""
+
+
+def _standard_output() -> BinaryIO:
+    """Return the standard output. Where Python does not buffer it, as for PYTHONUNBUFFERED, it may write less than it is given."""
+    given = sys.stdout.buffer
+    if isinstance(given, io.RawIOBase):
+        return open(given.fileno(), "wb", closefd=False)
+    return given
 
 
 def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = "parquet") -> Path:
