@@ -10,7 +10,7 @@ import re
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -157,7 +157,7 @@ class DrivenView:
         """Return the contents, as of the last epoch."""
         return self._view.read()
 
-    def deltas(self, since: int = BEFORE_ALL) -> Iterator[pl.DataFrame]:
+    def deltas(self, since: int = BEFORE_ALL) -> Iterable[pl.DataFrame]:
         """Return the deltas of the epochs after this one."""
         return self._view.deltas(since)
 

@@ -54,6 +54,7 @@ from .execution.writer_lock import WriterLock
 from .input.inputs import check_sources, heartbeat
 from .input.origins import require_no_aggregation, require_no_shuffle
 from .input.streams import HEARTBEAT, Streams
+from .output.frame_hints import RefusedByQuery
 from .output.live_views import LiveViews
 from .output.query_names import QueryNames
 from .output.query_progress import in_record, remember
@@ -288,7 +289,7 @@ def buckets_for(last: Commit, buckets: int | None) -> int:
     return last.buckets if last.buckets > 1 else BUCKETS
 
 
-class Query(LiveViews, QueryNames):
+class Query(LiveViews, QueryNames, RefusedByQuery):
     """A running query, and its views. Made by ``run``.
 
     >>> import evercurrent as ec
@@ -364,8 +365,13 @@ class Query(LiveViews, QueryNames):
         last = in_record(self._reader.last())
         return [] if last is None else [last]
 
-    def explain(self) -> str:
-        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran; and what is being filled."""
+    def explain(self, extended: bool = False) -> str:
+        """Return the stages of the views as text: what each computes, how it is cut, and where it last ran; and what is being filled.
+
+        ``extended`` has Spark print its own plans of the last micro-batch as well: ``streaming_query.explain(True)``.
+        """
+        if extended:
+            self.streaming_query.explain(True)
         epochs = self._batches.opened()
         text = stages_text(epochs.cut, epochs.runner.circuit, self._batches.options.limits, self.progress())
         return "\n".join([text, *map(repr, self._engine.filling.values())])

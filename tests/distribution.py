@@ -4,7 +4,7 @@ from __future__ import annotations
 
 WITHOUT_THE_SESSION = (
     "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_cluster", "test_cluster_kills", "test_deploy",
-    "test_early_worker", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
+    "test_early_worker", "test_frame_hints", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +18,12 @@ from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.checkpoint.origin import SinkOffset, writers_of
 from evercurrent.views.engine.consumers import Reader
 from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.published import with_values
+from evercurrent.views.engine.retained_deltas import Deltas
 from evercurrent.views.engine.view import View
-from evercurrent.views.engine.view_forms import TableForms
+from evercurrent.views.engine.view_forms import ReadForms
 from evercurrent.views.engine.view_sinks import MakeSink, Outputs
+from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.inspection.questions import shown_watermark
@@ -33,6 +37,8 @@ from ..execution.arguments import as_checkpoint, require_engine
 from ..execution.frames import contents, delta_schema, from_files
 from ..execution.jobs import Setup
 from ..execution.preflight import check_picklable
+from ..runtime.session import is_stopped
+from .frame_hints import RefusedByView
 from .kafka_writer import sent_by_spark
 
 POLL_SECONDS = 0.5
@@ -179,7 +185,7 @@ class SparkViews:
         return clocks
 
 
-class SparkView(TableForms, Outputs):
+class SparkView(ReadForms, Outputs, RefusedByView):
     """A named result in a checkpoint, as of its last epoch or an older one that is retained.
 
     A sink that is written from it (``to_sql`` and the like) looks for new epochs twice a second, in a thread of this process.
@@ -237,6 +243,11 @@ class SparkView(TableForms, Outputs):
         return self._declared.schema
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names()
+
+    @property
     def deliveries(self) -> tuple[Delivery, ...]:
         """The open deliveries to sinks."""
         return tuple(each for each in self._deliveries if not each.is_closed)
@@ -282,17 +293,24 @@ class SparkView(TableForms, Outputs):
         commit = self._reader.commit(self.name, epoch)
         return contents(in_spark.session, in_spark.setup, self.name, commit, self.schema)
 
-    def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
-        """Yield the changes after an epoch, one frame per epoch that changed the view, with ``_epoch`` and ``_diff``.
-
-        None starts from the first epoch.
+    def deltas(self, since: int | None = None) -> Deltas:
+        """Return the changes after an epoch, to be iterated or read as one frame; None starts from the first epoch.
 
         Raises:
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
             InputError: that is not an epoch, or it is still to come.
         """
-        by_epoch = groupby(self._reader.deltas(self.name, since), key=lambda one: one[0])
-        return (pl.concat(frame for _, frame in frames) for _, frames in by_epoch)
+        last = self.epoch
+        self._reader.delta_files(self.name, since)
+        first = BEFORE_ALL if since is None else since
+        return Deltas(self.name, self.schema, first, last, partial(self._begin_deltas, since))
+
+    def _begin_deltas(self, since: int | None) -> tuple[int, Iterator[pl.DataFrame]]:
+        last, parts = self.epoch, self._reader.deltas(self.name, since)
+        by_epoch = groupby(parts, key=lambda one: one[0])
+        return max(last, *(epoch for epoch, _ in parts[-1:]), 0), (
+            pl.concat(frame for _, frame in frames) for _, frames in by_epoch
+        )
 
     def deltas_to_spark(self, since: int | None = None) -> DataFrame:
         """Return the changes after an epoch as a Spark DataFrame; for a stream of them use ``readStream.format("evercurrent")``.
@@ -307,6 +325,9 @@ class SparkView(TableForms, Outputs):
 
     def _keys(self) -> tuple[str, ...]:
         return self._declared.key_columns
+
+    def _rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
+        return with_values(self.read(), row)
 
     def _sender(self, topic: str, to: Producer | Mapping[str, str]) -> Send:
         return (
@@ -342,5 +363,10 @@ class SparkView(TableForms, Outputs):
             raise PlanError(
                 f"view {self.name!r}: there is no Spark session; give one to views(engine, checkpoint, spark), or use read() "
                 "and deltas()"
+            )
+        if is_stopped(self._in_spark.session):
+            raise PlanError(
+                f"view {self.name!r}: the Spark session was stopped; use read() and deltas(), or "
+                "spark_bridge.views(engine, checkpoint, spark) with another session"
             )
         return self._in_spark

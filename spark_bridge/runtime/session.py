@@ -226,5 +226,12 @@ def patient_workers() -> Iterator[None]:
         os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Return whether a session was stopped, by which its Java is gone."""
+    if hasattr(spark, "_jsc"):
+        return spark.sparkContext._jsc is None
+    return bool(getattr(spark, "is_stopped", False))
+
+
 def _setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -172,11 +172,11 @@ CONTENTS: dict[str, Callable[[pl.DataFrame, Path], object]] = {
 
 
 def _standard_output() -> BinaryIO:
-    """Return the standard output. Where Python does not buffer it, as for PYTHONUNBUFFERED, it may write less than it is given."""
-    given = sys.stdout.buffer
-    if isinstance(given, io.RawIOBase):
-        return open(given.fileno(), "wb", closefd=False)
-    return given
+    """Return the standard output. Where Python does not buffer it, as for PYTHONUNBUFFERED, it may write less than it is output."""
+    output = sys.stdout.buffer
+    if isinstance(output, io.RawIOBase):
+        return open(output.fileno(), "wb", closefd=False)
+    return output
 
 
 def write_contents(folder: Path, name: str, contents: pl.DataFrame, form: str = "parquet") -> Path:

@@ -78,18 +78,18 @@ class PublishedView:
         """Return the rows that have these values, given as a frame of one row. Cost: these rows, if it is the key of the state."""
         readable = self.readable
         if set(row.columns) != set(readable.key_types):
-            return _with_values(self.rows(), row)
+            return with_values(self.rows(), row)
         words = readable.words(row.select(*readable.key_types))
         first = narrowed(readable.reads[0], self.versions[0], words)
         # The words are a hash, and its collisions are other rows.
-        return _with_values(readable.contents((first, *self.versions[1:])), row)
+        return with_values(readable.contents((first, *self.versions[1:])), row)
 
     def rows(self) -> pl.DataFrame:
         """All rows, in a frame of the caller's own."""
         return self._rows.of(self.readable, self.versions).clone()
 
 
-def _with_values(rows: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
+def with_values(rows: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the values of a frame of one row, nulls and NaN being equal to themselves."""
     return rows.filter(pl.col(column.name).eq_missing(pl.lit(column)) for column in row.get_columns())
 

@@ -11,7 +11,6 @@ from evercurrent.core.columns.json_texts import printable
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..epochs.history import BEFORE_ALL
-from .published import Published
 
 
 class Deltas:
@@ -22,21 +21,24 @@ class Deltas:
     """
 
     def __init__(
-        self, view: str, schema: pl.Schema, since: int, now: Published, published: Callable[[], Published]
+        self,
+        view: str,
+        schema: pl.Schema,
+        since: int,
+        last_epoch: int,
+        begin: Callable[[], tuple[int, Iterator[pl.DataFrame]]],
     ) -> None:
         self._view = view
         self._schema = pl.Schema({**schema, EPOCH: pl.UInt64(), DIFF: pl.Int64()})
         self._since = since
-        self._published = published
-        """Returns what is published when an iteration starts."""
-        self.last_epoch: int = now.epoch
-        now.require(view, since)
+        self._begin = begin
+        """Returns the last epoch, and the frames up to it."""
+        self.last_epoch: int = last_epoch
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """Frames of the view's columns, ``_epoch`` and ``_diff``, each row once per epoch."""
-        now = self._published()
-        self.last_epoch = now.epoch
-        return now.deltas(self._view, self._since)
+        self.last_epoch, frames = self._begin()
+        return frames
 
     def frame(self) -> pl.DataFrame:
         """Return all deltas in one frame."""

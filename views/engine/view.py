@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -39,7 +39,6 @@ from ..sinks.delivery import Delivery, Retry
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
 from .fills import Filling, FillProgress
-from .published import Published
 from .retained_deltas import Deltas
 from .view_forms import ReadForms
 from .view_keeper import ViewKeeper
@@ -173,13 +172,13 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
                     f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
                     "a new engine begins at epoch 0: read view.snapshot() first"
                 )
-            return Deltas(
-                self.name,
-                self.schema,
-                BEFORE_ALL if since is None else since,
-                now,
-                lambda: self._engine.published(),
-            )
+            first = BEFORE_ALL if since is None else since
+            now.require(self.name, first)
+            return Deltas(self.name, self.schema, first, now.epoch, partial(self._begin_deltas, first))
+
+    def _begin_deltas(self, since: int) -> tuple[int, Iterator[pl.DataFrame]]:
+        now = self._engine.published()
+        return now.epoch, now.deltas(self.name, since)
 
     @property
     def earliest(self) -> int:
@@ -407,8 +406,9 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {counted(now.frame.height)}"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
 
-    def _now(self) -> AbstractContextManager[Published]:
-        return self._engine.reading(self.name)
+    def _rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
+        with self._engine.reading(self.name) as now:
+            return now.rows_of(self.name, row)
 
     def _keys(self) -> tuple[str, ...]:
         return self.key_columns

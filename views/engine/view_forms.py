@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -14,11 +14,6 @@ from evercurrent.core.data.schema import listed, require_columns
 
 from ..checkpoint.piece_files import not_in_arrow
 from ..connectors.pushed_frames import pushed_frame
-from .published import Published
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 
 MOST_ROWS = 2**32 - 1
 """A number of rows that no frame of polars reaches."""
@@ -82,15 +77,15 @@ class TableForms(ABC):
 
 
 class ReadForms(TableForms):
-    """The further ways to read a view of an engine in this process."""
+    """A view is looked up by key."""
 
     @abstractmethod
     def _keys(self) -> tuple[str, ...]:
         """Return the key columns; none if its rows have no key."""
 
     @abstractmethod
-    def _now(self) -> AbstractContextManager[Published]:
-        """Yield what is published, for a reader inside of the block."""
+    def _rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that have the values of a frame of one row."""
 
     @property
     @abstractmethod
@@ -100,8 +95,8 @@ class ReadForms(TableForms):
     def lookup(self, *key: Any, **columns: Any) -> pl.DataFrame:
         """Return the rows with this key, as of the last epoch: by the columns of the key in their order, or by name.
 
-        A grouping is looked up by its key at the cost of that key, however many keys there are. Other columns, and views
-        that keep their rows otherwise, are filtered: ``read().filter(...)``.
+        A grouping in this process is looked up by its key at the cost of that key, however many keys there are. Other columns,
+        views that keep their rows otherwise, and those of a query in Spark are filtered: ``read().filter(...)``.
 
         Args:
             key: the value of each key column of a grouping, or of an upsert source.
@@ -130,8 +125,7 @@ class ReadForms(TableForms):
             raise InputError(
                 f"{where}: the key {key_values!r} does not fit the columns {dict(types)}: {error}"
             ) from error
-        with self._now() as now:
-            return now.rows_of(self.name, row)
+        return self._rows_of(row)
 
     def _wanted(self, where: str, key: tuple[Any, ...], columns: dict[str, Any]) -> dict[str, Any]:
         """Return the values to look up, by column."""

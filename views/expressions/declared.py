@@ -133,8 +133,13 @@ def flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
     """Return the positional arguments of a call in polars' style, where a single list stands for its items."""
     whole = (str, bytes, pl.Expr, pl.Series, pl.DataFrame, Mapping)
     if len(exprs) == 1 and isinstance(exprs[0], Iterable) and not isinstance(exprs[0], whole):
-        return tuple(exprs[0])
+        return exprs if _is_of_spark(exprs[0]) else tuple(exprs[0])
     return exprs
+
+
+def _is_of_spark(value: object) -> bool:
+    """Return whether a value is one of PySpark's, whose columns can be iterated by their type, and refuse it."""
+    return type(value).__module__.startswith("pyspark.")
 
 
 def as_expression(where: str, value: object) -> pl.Expr:
@@ -147,6 +152,8 @@ def as_expression(where: str, value: object) -> pl.Expr:
         return require_shallow(where, value)
     if isinstance(value, str):
         return pl.col(value)
+    if _is_of_spark(value):
+        raise PlanError(f"{where}: {value!r} is of Spark; write it with polars, as in pl.col('n') > 1")
     if isinstance(value, Mapping):
         raise PlanError(
             f"{where}: a dictionary is not an expression; name expressions by keyword, as in n=pl.len()"
@@ -181,6 +188,8 @@ def column_names(where: str, schema: pl.Schema, selection: object, *, strict: bo
         if isinstance(each, str):
             names.append(each)
             continue
+        if _is_of_spark(each):
+            raise PlanError(f"{where}: {each!r} is of Spark; give names, selectors or pl.col(...)")
         if not isinstance(each, pl.Expr):
             raise PlanError(
                 f"{where}: {type(each).__name__} is not a column; give names, selectors or pl.col(...)"
@@ -199,7 +208,11 @@ def column_names(where: str, schema: pl.Schema, selection: object, *, strict: bo
 
 
 def _items(selection: object) -> Iterator[object]:
-    if isinstance(selection, Iterable) and not isinstance(selection, str | pl.Expr):
+    if (
+        isinstance(selection, Iterable)
+        and not isinstance(selection, str | pl.Expr)
+        and not _is_of_spark(selection)
+    ):
         for each in selection:
             yield from _items(each)
     else:
