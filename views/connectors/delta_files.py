@@ -172,7 +172,7 @@ CONTENTS: dict[str, Callable[[pl.DataFrame, Path], object]] = {
 
 
 def _standard_output() -> BinaryIO:
-    """Return the standard output. Where Python does not buffer it, as for PYTHONUNBUFFERED, it may write less than it is output."""
+    """Return the standard output. Where Python does not buffer it, as for PYTHONUNBUFFERED, it may write less than it is given."""
     output = sys.stdout.buffer
     if isinstance(output, io.RawIOBase):
         return open(output.fileno(), "wb", closefd=False)
