@@ -36,7 +36,7 @@ def identify_functions(node: PlanNode) -> None:
     What a function refers to may be changed after that, such as a global variable of a notebook: a function that is then declared
     computes something else, and has to have another identity.
     """
-    if _has_functions(node.operation):
+    if scheme() not in node.identities and _has_functions(node.operation):
         operation_identity(node)
 
 
