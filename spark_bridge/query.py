@@ -388,6 +388,9 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
     def process_all_available(self) -> None:
         """Wait until all rows that are there now are committed.
 
+        Spark waits until no stream has anything new: where rows, or the beats of ``heartbeat_seconds``, come more often than
+        micro-batches end, that is when the query is stopped.
+
         Raises:
             EvercurrentError: the query ends with this error, as in ``await_termination``.
         """

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +70,19 @@ def _in_arrow(
     return [json.loads(row[0]) for row in rows]
 
 
+_ONE_AT_A_TIME = Lock()
+
+
 class _by_value:  # noqa: N801 (it is used as a function)
-    """A context in which functions of these modules are pickled with their code, so that executors do not need this package."""
+    """A context in which functions of these modules are pickled with their code, so that executors do not need this package.
+
+    The modules are registered for the whole process, so one thread at a time is in it.
+    """
 
     def __enter__(self) -> None:
         from pyspark import cloudpickle
 
+        _ONE_AT_A_TIME.acquire()
         register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
         for module in _modules():
             register(module)
@@ -83,8 +91,11 @@ class _by_value:  # noqa: N801 (it is used as a function)
         from pyspark import cloudpickle
 
         unregister: Callable[[ModuleType], None] = cloudpickle.unregister_pickle_by_value
-        for module in _modules():
-            unregister(module)
+        try:
+            for module in _modules():
+                unregister(module)
+        finally:
+            _ONE_AT_A_TIME.release()
 
 
 def _modules() -> tuple[ModuleType, ...]:

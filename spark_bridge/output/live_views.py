@@ -35,6 +35,9 @@ IN_ON_EPOCH = (
 FIXED = "the rows of this query come as one stream of all sources that were declared when it was started; start it again with the others"
 
 
+LAST_STREAM = "the query would be without a stream; give it that of another source first, query.add_streams({...}), or stop it"
+
+
 class LiveViews(SparkViews):
     """Views whose query changes with the declarations of its engine, between two micro-batches.
 
@@ -86,6 +89,8 @@ class LiveViews(SparkViews):
         gone = [name for name in self._batches.setup.sources() if name in changes.sources]
         if self._rows.is_fixed and (gone or plan.sources.keys() - self._sources.keys()):
             raise PlanError(f"{where}: {FIXED}")
+        if gone and self._rows.frames.keys() <= {*gone}:
+            raise PlanError(f"{where}: {LAST_STREAM}")
         ended = _ended(where)
         with self._streaming.lock.during(ended), self._engine.fill_reports.ending():
             if not gone and not self._batches.is_connected:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from evercurrent.spark_bridge.execution import executor_facts
+from evercurrent.spark_bridge.execution import executor_facts, executor_jobs
 from evercurrent.spark_bridge.execution.executor_facts import checksum_of_code, gathered
 from evercurrent.spark_bridge.execution.executor_faults import sentence_of
 from evercurrent.spark_bridge.execution.executor_jobs import failure_of
@@ -123,3 +124,25 @@ def test_failures_to_start_a_worker_in_a_sentence() -> None:
     other = "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot"
     assert failure_of(RuntimeError(other)) == "their Python is 3.9, and the driver's is 3.11"
     assert failure_of(RuntimeError("something else\n\tat java")) == "something else"
+
+
+def test_two_threads_send_these_modules_by_value() -> None:
+    """They are registered for the process: the one that ends first must not take them from the other."""
+    from pyspark import cloudpickle
+
+    both = Barrier(2)
+    registered: list[bool] = []
+
+    def send() -> None:
+        both.wait()
+        for _ in range(20):
+            with executor_jobs._by_value():
+                registered.append(executor_facts.__name__ in cloudpickle.list_registry_pickle_by_value())
+
+    threads = [Thread(target=send) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert registered == [True] * 40
+    assert executor_facts.__name__ not in cloudpickle.list_registry_pickle_by_value()

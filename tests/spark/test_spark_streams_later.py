@@ -71,6 +71,18 @@ def test_a_source_more_while_it_runs(spark: Any, feed: Any, checkpoint: Path) ->
         query.process_all_available()
         the_same(query, [*HIT_ROWS, HIT_ROWS[0]], [])
         assert list(query.views) == ["totals"]
+        engine.drop_view("totals")
+        before = query.epoch_number
+        with pytest.raises(
+            PlanError, match=r"source 'hits'.*would be without a stream; give it that of another"
+        ):
+            engine.drop_source("hits")
+        engine.push("hits", HIT_ROWS[0])
+        with pytest.raises(
+            PlanError, match=r"view 'late': rows were pushed into this engine while a query runs"
+        ):
+            engine.view("late", engine.sources["hits"].unique())
+        assert (query.isActive, query.epoch_number, list(engine.sources)) == (True, before, ["hits"])
     finally:
         query.stop()
     assert verify(LocalStore(checkpoint)).faults == ()

@@ -20,7 +20,7 @@ from ..plan.plan import Plan
 from .epoch_runner import Running
 from .fills import Filling
 from .view import View
-from .view_driver import the_one
+from .view_driver import driver_of
 
 Undo = Callable[[], None]
 
@@ -104,7 +104,7 @@ class Changes:
             yield self._joint
             return
         running, change, result = self._running, Change(where), None
-        driver = None if running.has_begun else the_one(where, running.drivers)
+        driver = driver_of(where, running)
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
                 running.flush()

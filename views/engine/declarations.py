@@ -28,7 +28,7 @@ from .declaration_changes import Change, Changes, return_to
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
 from .view import View
-from .view_driver import ViewDriver, the_one
+from .view_driver import ViewDriver, driver_of, the_one
 from .view_keeper import ViewKeeper
 
 DROPPED_MEANWHILE = "was dropped while it was being filled"
@@ -149,7 +149,7 @@ class Declarations:
             self._running.reports.callbacks[name] = (
                 on_progress  # There may be a checkpoint, which is opened later.
             )
-        driver = None if self._running.has_begun else the_one(where, self._running.drivers)
+        driver = driver_of(where, self._running)
         if background and driver is not None:
             self._begin_in(driver, view, collection, on_progress)
         elif background and self._has_rows(collection._place):

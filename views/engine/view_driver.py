@@ -36,6 +36,18 @@ class StatesFill(Protocol):
         """Note that it is not needed any more."""
 
 
+class Running(Protocol):
+    """What runs the epochs of an engine."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has run an epoch, so that its circuit is fixed."""
+
+    @property
+    def drivers(self) -> Iterable[ViewDriver]:
+        """The drivers to which the views were given."""
+
+
 class ViewDriver(Protocol):
     """Runs the views that an engine declares, as a query in Spark does. The caller of ``redeclare`` has the engine's turn."""
 
@@ -74,3 +86,18 @@ def the_one(where: str, drivers: Iterable[ViewDriver]) -> ViewDriver | None:
             "but one, or start each with an engine of its own"
         )
     return running[0] if running else None
+
+
+def driver_of(where: str, running: Running) -> ViewDriver | None:
+    """Return the driver in which a declaration of an engine has to take effect; None if that is the engine itself.
+
+    Raises:
+        PlanError: rows were pushed into the engine beside a driver that runs; or there are several drivers.
+    """
+    driver = the_one(where, running.drivers)
+    if driver is not None and running.has_begun:
+        raise PlanError(
+            f"{where}: rows were pushed into this engine while a query runs its views, so that the two are no longer the same; stop "
+            "the query, or start it with an engine into which nothing is pushed"
+        )
+    return driver
