@@ -48,6 +48,7 @@ from .execution.micro_batches import MicroBatches
 from .execution.options import OnEpoch, Options
 from .execution.other_streams import continue_with
 from .execution.preflight import Needs, check_executors, check_picklable
+from .execution.spark_arguments import refusing_names_of_spark
 from .execution.spark_checkpoint import location_in_spark
 from .execution.streaming import Streaming
 from .execution.writer_lock import WriterLock
@@ -76,6 +77,7 @@ INLINE_ROWS = 50_000
 """Tasks pass on up to this many rows in memory; more are written to files."""
 
 
+@refusing_names_of_spark
 def run(
     engine: Engine,
     sources: Mapping[str, DataFrame],

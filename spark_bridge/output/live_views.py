@@ -77,8 +77,8 @@ class LiveViews(SparkViews):
         changes, setup = self._planned(where, plan)
         return self._batches.filling(where, setup, changes.names)
 
-    def redeclare(self, where: str, plan: Plan, computed: object) -> None:
-        """See ``ViewDriver``.
+    def redeclare(self, where: str, plan: Plan, computed: object) -> Exception | None:
+        """See ``ViewDriver``; a query ends where Spark does not start it again.
 
         Raises:
             PlanError: a view cannot be filled, a sink cannot take the change, or the query has just ended.
@@ -96,13 +96,21 @@ class LiveViews(SparkViews):
             if not gone and not self._batches.is_connected:
                 self._batches.await_begun(lambda: self._streaming.is_active)
                 self._exchange(where, changes, setup, states)
-                return
-            with self._streaming.between_micro_batches(ended):
-                self._exchange(where, changes, setup, states)
-                if gone:
-                    self._continue_with(
-                        {name: frame for name, frame in self._rows.frames.items() if name not in gone}
-                    )
+                return None
+            is_committed = False
+            try:
+                with self._streaming.between_micro_batches(ended):
+                    self._exchange(where, changes, setup, states)
+                    is_committed = True
+                    if gone:
+                        self._continue_with(
+                            {name: frame for name, frame in self._rows.frames.items() if name not in gone}
+                        )
+            except Exception as error:
+                if not is_committed:
+                    raise
+                return error
+        return None
 
     def add_streams(self, sources: Mapping[str, DataFrame]) -> None:
         """Read the rows of sources that were declared while the query runs, from the beginning of their streams.

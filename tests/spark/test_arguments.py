@@ -112,6 +112,23 @@ def test_a_timeout_is_a_number_of_seconds(given: Any) -> None:
         require_timeout(given)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("checkpointLocation", "give checkpoint=folder"),
+        ("outputMode", r"there are no output modes: query\.view\(name\) has both"),
+        ("availableNow", "give trigger={'availableNow': True}"),
+        ("foreachBatch", "give on_epoch=function"),
+    ],
+)
+def test_an_argument_by_its_name_in_spark_is_named(name: str, says: str) -> None:
+    given: Any = {name: "x"}
+    with pytest.raises(PlanError, match=f"^run has no argument '{name}': {says}"):
+        run(declared(), {}, **given)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        run(declared(), {}, checkpoint="x", nonsense=1)
+
+
 def test_what_makes_sense_is_taken(tmp_path: Path) -> None:
     require_declarations(declared())
     assert checkpoint_in_spark(tmp_path) == ec.Checkpoint(tmp_path)

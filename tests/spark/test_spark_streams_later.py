@@ -13,6 +13,7 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
 from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge.execution.streaming import Streaming
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
@@ -87,6 +88,31 @@ def test_a_source_more_while_it_runs(spark: Any, feed: Any, checkpoint: Path) ->
         query.stop()
     assert verify(LocalStore(checkpoint)).faults == ()
     assert {each.name.partition("/")[0] for each in LocalStore(checkpoint).list("spark")} == {"spark-3"}
+
+
+def test_a_query_that_spark_does_not_start_again_has_dropped_what_was_dropped(
+    spark: Any, feed: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch of the change is committed by then, so the engine keeps to it, too."""
+    engine = declared(names=True)
+    streams = {"hits": feed(HIT_ROWS[:2]), "names": feed(NAME_ROWS, "names")}
+    query = run(engine, streams, checkpoint=checkpoint, buckets=2)
+    query.process_all_available()
+    engine.drop_view("named")
+
+    def refuses(*_: object) -> Any:
+        raise RuntimeError("there is no such folder any more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Streaming, "_start", refuses)
+        with pytest.raises(RuntimeError, match="no such folder"):
+            engine.drop_source("names")
+    assert query.await_termination(20)
+    assert (query.isActive, list(engine.sources), list(engine.views)) == (False, ["hits"], ["totals"])
+    feed(HIT_ROWS[2:])
+    query = run(declared(), {"hits": streams["hits"]}, checkpoint=checkpoint, trigger={"availableNow": True})
+    query.await_termination()
+    the_same(query, HIT_ROWS, [])
 
 
 def test_streams_come_and_go_when_it_is_started_again(spark: Any, feed: Any, checkpoint: Path) -> None:

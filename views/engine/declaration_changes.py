@@ -99,11 +99,12 @@ class Changes:
             PlanError: a view cannot be filled; names it and the way out.
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
+            Exception: it is done, and with this error a query that runs the views has ended.
         """
         if self._joint is not None:
             yield self._joint
             return
-        running, change, result = self._running, Change(where), None
+        running, change, result, ended = self._running, Change(where), None, None
         driver = driver_of(where, running)
         with running.declaring() if running.has_begun else nullcontext():
             if running.has_begun:
@@ -115,7 +116,7 @@ class Changes:
                 if before is not None:
                     result = self._exchange(before, self._recompiled(where, before, change), change)
                 elif driver is not None:
-                    driver.redeclare(
+                    ended = driver.redeclare(
                         where, self._plan, None if change.filling is None else change.filling.fill
                     )
             except BaseException:
@@ -127,6 +128,8 @@ class Changes:
                 raise
             for action in change.done:
                 action()
+        if ended is not None:
+            raise ended
         if result is not None:
             running.follow_up(result)
 

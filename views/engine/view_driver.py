@@ -62,8 +62,8 @@ class ViewDriver(Protocol):
             PlanError: one cannot be filled; names it and the way out.
         """
 
-    def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> None:
-        """Continue with a changed plan, in an epoch of its own.
+    def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> Exception | None:
+        """Continue with a changed plan, in an epoch of its own, and return the error if it has ended after that was committed.
 
         If this raises, nothing has changed. ``computed`` is the result of ``begin`` for the same change, after all pieces.
 
