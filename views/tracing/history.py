@@ -169,7 +169,8 @@ def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_chang
     changes, remarks = [], dict[str, None]()
     if row_changes.begins > 0:
         remarks[
-            f"changes up to epoch {row_changes.begins} are no longer kept; keep more with Engine(retain=Retain(...))"
+            f"changes up to epoch {row_changes.begins} are no longer kept; keep more with Engine(retain=Retain(...)); a fork has only those "
+            "since it was made"
         ] = None
     for epoch, rows in row_changes.rows.items():
         of_epoch = Changes(
