@@ -38,7 +38,7 @@ class Attempts:
         self._store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
 
     def of(self, batch: int, last_requests: Sequence[str], *, recorded: bool) -> Attempt:
-        """Return the time of a batch, and the windows that are requested to fire; if it ``is_recorded``, what was recorded.
+        """Return the time of a batch, and the windows that are requested to fire; with ``recorded`` that of its record, if there is one.
 
         The ``last_requests``, those that fired in the last epoch, are skipped.
 

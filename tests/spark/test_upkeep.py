@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -27,11 +26,7 @@ from spark.test_query import declared as declared_by
 from spark.twins import counted
 
 PLAN = declared(declare)
-LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
-EPOCHS, EVERY = (300, 16) if LONG else (120, 6)
-"""The length of a long run, and the epochs between two times that it is tidied: in the second half ten times or nine, in both profiles."""
-
-TINY = batches(EPOCHS, 2)
+TINY = batches(300, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +40,8 @@ def files(folder: Path) -> int:
 
 
 def test_files_stay_as_many_in_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of tiny epochs; what they come to is as without any upkeep.
-
-    A file that is left each time would be more files in the second half than the bound allows.
-    """
-    monkeypatch.setattr(upkeep, "EVERY", EVERY)
+    """300 tiny epochs; what they come to is as without any upkeep."""
+    monkeypatch.setattr(upkeep, "EVERY", 16)
     monkeypatch.setattr(compacting, "MOST_WASTED", 20_000)
     offering = Offering(PLAN, LocalStore(tmp_path / "kept"), buckets=2, full_every=8)
     options = ec.Checkpoint(tmp_path / "kept", keep=8, grace="0s")
@@ -64,8 +56,7 @@ def test_files_stay_as_many_in_a_long_run(tmp_path: Path, monkeypatch: pytest.Mo
         kept.after_epoch()
         kept.join()
         counts.append(files(tmp_path / "kept"))
-    half = EPOCHS // 2
-    assert max(counts[half:]) <= max(counts[half // 3 : half]) + 8, counts[EVERY - 1 :: EVERY]
+    assert max(counts[150:]) <= max(counts[50:150]) + 8, counts[15::16]
     assert max(counts) < 120
     assert freed > 100_000
     store = LocalStore(tmp_path / "kept")
