@@ -34,7 +34,7 @@ from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
 from .totals import Totals
 from .unsorted import in_one_chunk, present_rows
-from .version import NO_PARTS, Merge, Parts
+from .version import NO_PARTS, Merge, Parts, forget_lost
 from .version import Version as Version
 from .waiting import (
     UNHASHED_FROM,
@@ -349,6 +349,7 @@ class Spine(Totals):
             add_totals(totals, run)
         self.version = Version((runs, ()), totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
         self.discard()
+        forget_lost(self._merges)
 
     def share(self, version: Version) -> None:
         """Become a version of another spine with the same layout. Nothing is copied, sorted or merged. Cost: none."""

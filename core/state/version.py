@@ -67,6 +67,11 @@ class Merge:
         """Return the merge of these parts."""
         return Merge(tuple(map(weakref, parts[0])), tuple(map(weakref, parts[1])), into, into_waiting)
 
+    @property
+    def may_apply(self) -> bool:
+        """Return whether all parts that were merged are still there; otherwise no version can have them."""
+        return all(part() is not None for part in (*self.runs, *self.waiting))
+
     def applied(self, parts: Parts) -> Parts | None:
         """Return the parts with those that were merged replaced; None if they are not the first ones."""
         runs, waiting = parts
@@ -74,6 +79,15 @@ class Merge:
             return None
         left = waiting[len(self.waiting) :]
         return (*self.into, *runs[len(self.runs) :]), (*self.into_waiting, *left)
+
+
+def forget_lost(merges: list[Merge]) -> None:
+    """Forget merges whose parts are gone. A state that is restored for each task makes some in each, and commits none.
+
+    Other threads may append to the list meanwhile.
+    """
+    seen = len(merges)
+    merges[:seen] = [merge for merge in merges[:seen] if merge.may_apply]
 
 
 def _begins(parts: Sequence[object], merged: Sequence[weakref[Any]]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -217,6 +219,20 @@ def test_rows_that_were_retracted_are_not_kept_for_long(few: int, monkeypatch: p
         spine.commit()
         assert spine.entries <= 3 * (size - start - 100) + 600
     assert len(spine.merged()) == 100
+
+
+@pytest.mark.parametrize("make", [by_key, by_row])
+def test_a_state_that_each_task_restores_holds_nothing_of_earlier_tasks(make: Callable[[], Spine]) -> None:
+    """As in buckets: a task restores a state, stages rows and saves it, and none is committed."""
+    spine, kept = make(), Saved((), {})
+    runs: list[weakref.ref[Run]] = []
+    for number in range(20):
+        spine.restore(kept)
+        spine.stage_rows(rows_of([(key, "a", 1) for key in range(number, number + 5)]))
+        kept = spine.saved()
+        runs += map(weakref.ref, kept.pieces)
+    gc.collect()
+    assert len({id(run()) for run in runs if run() is not None}) <= len(kept.pieces) + 1
 
 
 # Whole programs
