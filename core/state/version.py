@@ -70,7 +70,9 @@ class Merge:
     @property
     def may_apply(self) -> bool:
         """Return whether all parts that were merged are still there; otherwise no version can have them."""
-        return all(part() is not None for part in (*self.runs, *self.waiting))
+        return all(run() is not None for run in self.runs) and all(
+            rows() is not None for rows in self.waiting
+        )
 
     def applied(self, parts: Parts) -> Parts | None:
         """Return the parts with those that were merged replaced; None if they are not the first ones."""
