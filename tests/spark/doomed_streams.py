@@ -5,7 +5,7 @@
 Reads what is in ``FOLDER/hits``, declares a source and a view of it while the query runs, and gives the source the stream of
 ``FOLDER/names``. It kills itself in the middle of the files of Spark's own checkpoint that are written for both streams ("copying"),
 with half of the record that names them written ("torn"), when that is whole ("after"), or in the record of the first micro-batch of both
-streams ("first").
+streams ("first"). With "drop " before one of the first three it drops the view and the source again, and is killed in that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ HITS = pl.Schema({"ip": pl.Int64, "bytes": pl.Int64})
 NAMES = pl.Schema({"ip": pl.Int64, "name": pl.String})
 SCHEMAS = {"hits": HITS, "names": NAMES}
 PLACES = {"copying": "spark-2/offsets/", "torn": "commits/", "after": "commits/", "first": "commits/"}
+DROP = "drop "
 
 
 def declared(*, names: bool = False, engine: ec.Engine | None = None) -> ec.Engine:
@@ -57,7 +58,8 @@ def started(spark: Any, engine: ec.Engine, folder: Path, **options: Any) -> Any:
 
 def until_it_is_killed(spark: Any, folder: Path, when: str, error: type[Killed] = Sudden) -> None:
     """Run the query, give it a stream more, and be killed."""
-    store = (DoomedAfter if when == "after" else Doomed)(LocalStore(folder / "checkpoint"), "never/", error)
+    is_after, is_drop = when.endswith("after"), when.startswith(DROP)
+    store = (DoomedAfter if is_after else Doomed)(LocalStore(folder / "checkpoint"), "never/", error)
     micro_batches.store_at = lambda where: store  # type: ignore[attr-defined]
     engine = declared()
     query = started(spark, engine, folder)
@@ -65,6 +67,12 @@ def until_it_is_killed(spark: Any, folder: Path, when: str, error: type[Killed] 
         query.process_all_available()
         declared(names=True, engine=engine)
         names = stream(spark, folder, "names")
+        if is_drop:
+            query.add_streams({"names": names})
+            query.process_all_available()
+            engine.drop_view("named")
+            store._name = PLACES[when.removeprefix(DROP)].replace("spark-2", "spark-3")
+            engine.drop_source("names")
         if when != "first":
             store._name = PLACES[when]
         query.add_streams({"names": names})

@@ -1,4 +1,4 @@
-"""kill -9 of a query in Spark that is given one more stream: it is started again with it, or without it, and exact."""
+"""kill -9 of a query in Spark that is given one more stream, or loses one: it is started again with it, or without it, and exact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint import Commit, CommitLog
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.store import LocalStore
 from spark.conftest import write_one_file
@@ -38,17 +38,7 @@ NAME_ROWS = [pl.DataFrame({"ip": [at, at], "name": [f"n{at}", f"m{at}"]}, schema
 def test_killed_while_a_stream_is_added(
     when: str, is_process: bool, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, frames in (("hits", HIT_ROWS[:2]), ("names", NAME_ROWS[:2])):
-        (tmp_path / name).mkdir()
-        for number, frame in enumerate(frames):
-            write_one_file(frame, tmp_path / name / f"{number}.parquet", number)
-    if is_process:
-        killed(tmp_path, when, "spark.doomed_streams")
-    else:
-        ended(until_it_is_killed, spark, tmp_path, when, monkeypatch)
-    store = LocalStore(tmp_path / "checkpoint")
-    last = CommitLog(store).last
-    assert last is not None
+    store, last = left_behind(when, is_process, spark, tmp_path, monkeypatch)
     assert set(last.plan["views"]) == {"totals", "named"}
     committed = last.facts["spark"]
     assert committed["numbered"] == ["hits", "names"] if when in ("after", "first") else ["hits"]
@@ -57,23 +47,66 @@ def test_killed_while_a_stream_is_added(
     for names in (True, False):
         for name, frame in (("hits", HIT_ROWS[2]), ("names", NAME_ROWS[2])):
             write_one_file(frame, tmp_path / name / "2.parquet", 2)
-        query = started(spark, declared(names=names), tmp_path, drop=() if names else ("names", "named"))
-        try:
-            query.process_all_available()
-            truth = declared(names=names)
-            truth.push("hits", pl.concat(HIT_ROWS))
-            if names:
-                truth.push("names", pl.concat(NAME_ROWS))
-            assert set(query.views) == set(truth.views)
-            for name, view in truth.views.items():
-                own = query.view(name)
-                assert counted([own.read()]) == counted([view.read()]), name
-                deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
-                assert deltas == counted([view.read()]), name
-        finally:
-            query.stop()
+        require_the_same(
+            started(spark, declared(names=names), tmp_path, drop=() if names else ("names", "named")), names
+        )
         assert verify(store).faults == ()
         shutil.rmtree(tmp_path / "checkpoint")
         shutil.copytree(tmp_path / "as it was", tmp_path / "checkpoint")
         for name in ("hits", "names"):
             (tmp_path / name / "2.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("when", "is_process"),
+    [
+        pytest.param("drop copying", False, id="copying, in this process"),
+        *(pytest.param(f"drop {each}", True, id=each, marks=long_only) for each in ("copying", "torn", "after")),
+    ],
+)
+def test_killed_while_a_stream_is_dropped(
+    when: str, is_process: bool, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, last = left_behind(when, is_process, spark, tmp_path, monkeypatch)
+    assert set(last.plan["views"]) == {"totals"}
+    assert ("names" in last.plan["sources"]) == (when == "drop torn")
+    assert verify(store).faults == ()
+    write_one_file(HIT_ROWS[2], tmp_path / "hits" / "2.parquet", 2)
+    require_the_same(started(spark, declared(), tmp_path, drop=["names"]), names=False)
+    assert verify(store).faults == ()
+
+
+def left_behind(
+    when: str, is_process: bool, spark: Any, folder: Path, patch: pytest.MonkeyPatch
+) -> tuple[LocalStore, Commit]:
+    """Have a query killed, and return its store with the last commit."""
+    for name, frames in (("hits", HIT_ROWS[:2]), ("names", NAME_ROWS[:2])):
+        (folder / name).mkdir()
+        for number, frame in enumerate(frames):
+            write_one_file(frame, folder / name / f"{number}.parquet", number)
+    if is_process:
+        killed(folder, when, "spark.doomed_streams")
+    else:
+        ended(until_it_is_killed, spark, folder, when, patch)
+    store = LocalStore(folder / "checkpoint")
+    last = CommitLog(store).last
+    assert last is not None
+    return store, last
+
+
+def require_the_same(query: Any, names: bool) -> None:
+    """Check the views of a query that is started again over all rows, and stop it."""
+    try:
+        query.process_all_available()
+        truth = declared(names=names)
+        truth.push("hits", pl.concat(HIT_ROWS))
+        if names:
+            truth.push("names", pl.concat(NAME_ROWS))
+        assert set(query.views) == set(truth.views)
+        for name, view in truth.views.items():
+            own = query.view(name)
+            assert counted([own.read()]) == counted([view.read()]), name
+            deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
+            assert deltas == counted([view.read()]), name
+    finally:
+        query.stop()
