@@ -61,7 +61,10 @@ def test_killed_while_a_stream_is_added(
     ("when", "is_process"),
     [
         pytest.param("drop copying", False, id="copying, in this process"),
-        *(pytest.param(f"drop {each}", True, id=each, marks=long_only) for each in ("copying", "torn", "after")),
+        *(
+            pytest.param(f"drop {each}", True, id=each, marks=long_only)
+            for each in ("copying", "torn", "after")
+        ),
     ],
 )
 def test_killed_while_a_stream_is_dropped(

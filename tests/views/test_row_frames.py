@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from every_type import LEAVES
 from evercurrent.views.proving.row_frames import is_among
+from every_type import LEAVES
 
 
 @pytest.mark.parametrize(("dtype", "kept", "values"), LEAVES, ids=[str(leaf[0]) for leaf in LEAVES])

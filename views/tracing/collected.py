@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import stack
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
@@ -24,7 +22,7 @@ from ..plan.plan import Plan
 from ..plan.shapes import First, Once, Paired
 from .indexes import Groups, Indexes, Span
 from .rows import Request, Rows, Steps
-from .stages import joined, keys_across, matching, sides_of, values
+from .stages import joined, keys_across, matching, sides_of, values, values_of_both
 
 COMPUTED = (Once, Paired)
 """Stages with state whose rows follow from those of their inputs, key by key."""
@@ -190,12 +188,3 @@ class Collections(Rows):
         self._indexes.touched += len(top_entries.diffs)
         rows = Delta.of(top_entries.payload.select(self.plan[place].schema.names()), top_entries.diffs).frame
         return rows.filter(matching(rows, lookup_values))
-
-
-def values_of_both(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Return rows that were looked up in two ways, each once, with its diff."""
-    both = stack([rows, others])
-    if not both.height:
-        return both
-    groups = Delta.of(both.drop(DIFF), np.ones(both.height, np.int64)).groups
-    return both[groups.first_entries]

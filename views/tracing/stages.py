@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Index, gather, key_words
+from evercurrent.core.columns.kernels import Index, gather, key_words, stack
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
@@ -147,6 +147,15 @@ def values(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def values_of_both(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """Return rows that were looked up in two ways, each once, with its diff."""
+    both = stack([rows, others])
+    if not both.height:
+        return both
+    groups = Delta.of(both.drop(DIFF), np.ones(both.height, np.int64)).groups
+    return both[groups.first_entries]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
     """Rows of both sides of a join, and the rows that they make: positions on either side, -1 where there is no partner."""
@@ -196,6 +205,11 @@ def joined(join: Paired, schema: pl.Schema, left: pl.DataFrame, right: pl.DataFr
             theirs = np.concatenate([theirs, none if side == "left" else alone])
     rows = _joined_rows(join, schema, left, right, ours, theirs)
     return Joined(left, right, rows, ours, theirs)
+
+
+def may_be_padded(join: Paired, side: int) -> bool:
+    """Return whether joined rows may have no row of this side, the left one (0) or the right one (1)."""
+    return ("right", "left")[side] in KEPT_ALONE.get(join.kind, ())
 
 
 def _pairs(join: Paired, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Index, Index]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather, stack
+from evercurrent.core.columns.kernels import Mask, gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.ledger import MISSED
@@ -36,10 +36,12 @@ from .stages import (
     joined,
     keys_across,
     matching,
+    may_be_padded,
     of_windows,
     sides_of,
     span_of,
     values,
+    values_of_both,
     with_keys,
 )
 
@@ -170,8 +172,8 @@ def _sides(rows: Rows, place: PlanId, join: Paired, here: pl.DataFrame) -> Itera
             )
         return
     left, right = (
-        rows.rows(side, _without_padding(part)) if is_held and part.width else none
-        for side, part, is_held, none in zip(node.inputs, (ours, theirs), held, empty, strict=True)
+        _rows_of_side(rows, node.inputs[side], join, (ours, theirs), side) if held[side] else empty[side]
+        for side in (0, 1)
     )
     if not all(held):
         yield from (
@@ -186,9 +188,34 @@ def _sides(rows: Rows, place: PlanId, join: Paired, here: pl.DataFrame) -> Itera
         yield node.inputs[side], gather(part, np.unique(index[chosen][index[chosen] >= 0]))
 
 
-def _without_padding(part: pl.DataFrame) -> pl.DataFrame:
-    """Leave out rows that are null in all columns, as a side without a partner is."""
-    return values(part.filter(~pl.all_horizontal(pl.all().is_null())))
+def _rows_of_side(
+    rows: Rows, place: PlanId, join: Paired, parts: tuple[pl.DataFrame, pl.DataFrame], side: int
+) -> pl.DataFrame:
+    """Return the rows of a side that may be in joined rows, of which the parts of both sides are given.
+
+    A part that is null in all columns is padding or a row without values: then those are looked up that have the key of the other part.
+    """
+    own, other = parts[side], parts[1 - side]
+    height = max(own.height, other.height)
+    by_key = np.zeros(height, np.bool_)
+    if may_be_padded(join, side):
+        by_key = _is_null(own, height)
+        if may_be_padded(join, 1 - side):
+            by_key &= ~_is_null(other, height)
+    found = Delta.empty(rows.plan[place].schema).frame
+    if own.width and not by_key.all():
+        found = rows.rows(place, values(own.filter(~by_key)))
+    if by_key.any():
+        keys = (join.left_keys, join.right_keys)
+        partners = rows.rows(place, keys_across(other.filter(by_key), keys[1 - side], keys[side]))
+        found = values_of_both(found, partners)
+    return found
+
+
+def _is_null(part: pl.DataFrame, height: int) -> Mask:
+    """Return which rows of the part of a side are null in all columns; without columns all are."""
+    columns = [column.is_null().to_numpy() for column in part.get_columns()]
+    return np.logical_and.reduce(columns) if columns else np.ones(height, np.bool_)
 
 
 def _changes_of_side(
