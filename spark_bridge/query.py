@@ -270,7 +270,7 @@ def _cut(engine: Engine, options: Options, store: Store, buckets: int | None) ->
         return BUCKETS if buckets is None else buckets
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
-    record = EarlierNames(engine.declared).renewed(last).plan
+    record = EarlierNames(engine.declared, compiled).renewed(last).plan
     require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.checkpoint.drop))
     parts = buckets_for(last, buckets)
     if last.buckets != parts:

@@ -28,8 +28,10 @@ Record = Mapping[str, Any]
 class EarlierNames:
     """The names of a plan's views, sources, states and nodes in commits of an earlier scheme."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, compiled: Compiled | None = None) -> None:
+        """``compiled`` is the circuit of the plan, where there is one; otherwise the plan is compiled when that is needed."""
         self._plan = plan
+        self._compiled = compiled
         self._names: dict[int, _Names] = {}
         self._kept: tuple[list[tuple[str, str]], frozenset[str]] | None = None
 
@@ -46,7 +48,8 @@ class EarlierNames:
         """Return the earlier and the present name of each state that holds less than in earlier versions, and all present ones."""
         if self._kept is None:
             may = any(node.operation.may_keep_less for node in self._plan.nodes)
-            compiled = compile_plan(self._plan, Ledger(0)) if may else None
+            compiled = (self._compiled or compile_plan(self._plan, Ledger(0))) if may else None
+            self._compiled = None
             nodes = (
                 [] if compiled is None else [node for node in compiled.circuit.nodes if node.identity_before]
             )

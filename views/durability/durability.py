@@ -142,8 +142,9 @@ class Durability:
         saver, plan = Saver(pieces), plan_record(self._plan, compiled)
         states = in_bucket_0(compiled)
         residence = Residence(states, saver, self._checkpoint.resident_bytes)
-        past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle)
-        readers = PastReader(self._plan, plan, store, pieces, allow_pickle=self.allow_pickle)
+        earlier = EarlierNames(self._plan, compiled)
+        past = Past(self._plan, plan, log, pieces, allow_pickle=self.allow_pickle, earlier=earlier)
+        readers = PastReader(self._plan, plan, store, pieces, earlier, allow_pickle=self.allow_pickle)
         self._open = OpenCheckpoint(store, log, saver, residence, past, readers, plan, states)
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
@@ -151,7 +152,6 @@ class Durability:
         self._open.inputs = self._input_log(store)
         if last is None:
             return None
-        earlier = EarlierNames(self._plan)
         last = earlier.renewed(last)
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:

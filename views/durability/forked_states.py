@@ -65,7 +65,7 @@ def _committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, row
         raise CheckpointError(f"{where}: there is no commit yet; push something into its engine first")
     compiled = compile_plan(plan, Ledger(rows), allow_pickle=checkpoint.allow_pickle)
     compiled.circuit.key_hash = pieces.key_hash
-    commit = EarlierNames(plan).renewed(last)
+    commit = EarlierNames(plan, compiled).renewed(last)
     _require_same(where, plan, compiled, commit)
     with hashing_by(pieces.key_hash):
         Saver(pieces).restore_whole(state_ids(compiled), commit)

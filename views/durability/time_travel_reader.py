@@ -30,7 +30,14 @@ class PastReader:
     """
 
     def __init__(
-        self, plan: Plan, record: Mapping[str, Any], store: Store, pieces: Pieces, *, allow_pickle: bool
+        self,
+        plan: Plan,
+        record: Mapping[str, Any],
+        store: Store,
+        pieces: Pieces,
+        earlier: EarlierNames,
+        *,
+        allow_pickle: bool,
     ) -> None:
         self._allow_pickle = allow_pickle
         self.born: Mapping[str, int] = {}
@@ -39,8 +46,8 @@ class PastReader:
         self._store = store
         self._pieces = pieces
         self._log: CommitLog | None = None
-        self._earlier = record, EarlierNames(plan)
-        """The names in earlier commits, which cost a compilation of the plan, and the record for which they hold."""
+        self._earlier = record, earlier
+        """The names in earlier commits, and the record of the plan for which they hold."""
         self._guard = Guard()
 
     def first(self, view: str) -> int:

@@ -74,7 +74,7 @@ class CheckpointReader:
 
     def _declared_as(self, plan: Plan) -> _Declared:
         compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=self._allow_pickle)
-        return _Declared(plan, compiled, plan_record(plan, compiled), EarlierNames(plan))
+        return _Declared(plan, compiled, plan_record(plan, compiled), EarlierNames(plan, compiled))
 
     def last(self) -> Commit:
         """Return the last commit up to now. Cost: the records that others have written since the last call.
@@ -215,4 +215,7 @@ class CheckpointReader:
         """Read the log of the checkpoint from the start."""
         self._log = CommitLog(self.store)
         plan, record = self._declared.plan, self._declared.record
-        self._past = Past(plan, record, self._log, self.pieces, allow_pickle=self._allow_pickle)
+        earlier = self._declared.earlier
+        self._past = Past(
+            plan, record, self._log, self.pieces, allow_pickle=self._allow_pickle, earlier=earlier
+        )

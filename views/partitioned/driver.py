@@ -120,7 +120,7 @@ class Epochs:
         """The files that were deleted since the epoch before, and their bytes."""
         self._drop = tuple(drop)
         self.plan: Plan = plan
-        self._earlier = EarlierNames(plan)
+        self._earlier = EarlierNames(plan, self.runner.compiled)
         self._on_deltas: Callable[[PartitionedDeltas], None] | None = None
         nothing = Commit(
             epoch=-1, buckets=buckets, plan=plan_record(plan, self.runner.compiled), states={}, deltas={},
