@@ -17,6 +17,7 @@ import evercurrent.core.group.head_states as head_states
 from edge_values import VALUES
 from evercurrent.core.group.aggregate_states import FirstByState
 from evercurrent.views.plan.plan import Plan
+from thinned import IS_LONG
 
 X = pl.col("x")
 AGGREGATES = {
@@ -50,7 +51,7 @@ def frame_of(rows: list[tuple[Any, ...]], dtype: Any) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("dtype", "workers"), [*((dtype, 1) for dtype in VALUES), (pl.Float64, 2), (pl.UInt64, 2)], ids=str
 )
-@settings(max_examples=settings().max_examples // 10)
+@settings(max_examples=settings().max_examples // 10 if IS_LONG else 5)
 @given(data=st.data())
 def test_deltas_are_those_of_rows_that_are_read(dtype: Any, workers: int, data: st.DataObject) -> None:
     """Rows that stand often, that come and go in one batch, and that are refused since they are not there."""

@@ -34,6 +34,8 @@ def test_renamed_and_moved_it_opens_what_is_kept(seed: int, share: float, tmp_pa
     assert ec.__file__ is not None
     renaming = renamed_copy(Path(ec.__file__).parent, tmp_path / "copy", Random(seed), share)
     names = [name for name, program in BY_NAME.items() if program.form > 1 or OF_POLARS.mark == FIRST_MARK]
+    if not IS_LONG:  # Both are written now, and are the same program.
+        names.remove("checkpoint-2-nodes-polars-1.40")
     ours, theirs = (written(names, tmp_path / whose) for whose in ("ours", "theirs"))
     found = reported(theirs, tmp_path)
     require_renamed(found, renaming, tmp_path)

@@ -26,6 +26,7 @@ from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, 
 from evercurrent.views.expressions.dtype_reading import NAMES, dtype_of_text
 from evercurrent.views.expressions.dtype_text import dtype_text
 from evercurrent.views.store import store_at
+from thinned import some_of
 
 COLUMNS = pl.Schema(
     {"key": pl.String, "at": pl.Datetime("us", "Europe/Berlin"), "n": pl.UInt64, "part.of": pl.Int8}
@@ -132,7 +133,9 @@ needs_limits = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("limit", [pytest.param(2, marks=needs_limits), None])
+@pytest.mark.parametrize(
+    "limit", some_of([pytest.param(2, marks=needs_limits), None], [2 if limits_batches() else None])
+)
 def test_a_stream_reads_each_epoch_once_and_goes_on_after_a_restart(spark, writer, tmp_path, limit):
     options = {} if limit is None else {"maxEpochsPerTrigger": limit}
     consumer = Consumer(spark, writer.path, tmp_path / "own", **options)

@@ -23,7 +23,7 @@ from spark import doomed_query, fed_query
 from spark.doomed_query import batches, feed
 from spark.offered import declared, held
 from spark.test_query import forget_last_commit
-from spark.test_spark_kill import KILLS, TESTS, Doomed, long_only, on_linux
+from spark.test_spark_kill import KILLS, LONG, TESTS, Doomed, long_only, on_linux
 from started import paths
 
 pytestmark = pytest.mark.skipif(not limits_batches(), reason="PySpark 4.0 and 4.1 read all epochs in a batch")
@@ -48,14 +48,16 @@ def check(folder: Path, frames: list[pl.DataFrame]) -> None:
 
 def test_both_are_started_again(spark: Any, tmp_path: Path) -> None:
     """Spark repeats a micro-batch of each that is committed by us."""
-    frames = batches(6, 40, lull=3)
-    feed(tmp_path / "input", frames[:3])
+    count, lull = (6, 3) if LONG else (4, 2)
+    frames = batches(count, 40, lull=lull)
+    half = count // 2
+    feed(tmp_path / "input", frames[:half])
     doomed_query.run_to_the_end(spark, tmp_path)
     fed_query.run_to_the_end(spark, tmp_path)
-    check(tmp_path, frames[:3])
+    check(tmp_path, frames[:half])
     forget_last_commit(tmp_path / "checkpoint" / "spark")
     feed(tmp_path / "more", frames)
-    for number in range(3, 6):
+    for number in range(half, count):
         os.rename(tmp_path / "more" / f"{number:06}.parquet", tmp_path / "input" / f"{number:06}.parquet")
     doomed_query.run_to_the_end(spark, tmp_path)
     forget_last_commit(tmp_path / "fed" / "spark")
