@@ -10,11 +10,11 @@ WITHOUT_THE_SESSION = (
 
 
 LONGEST_FIRST = (
-    "spark/test_query.py", "spark/test_cluster.py", "test_typed_examples.py", "laws/test_value_of_its_row.py",
-    "spark/test_spark_faults.py", "views/test_cli_streams.py", "laws/test_damage.py", "laws/test_merging_windows.py", "test_users_types.py",
-    "durability/test_worker_checkpoints.py", "durability/test_kept_checkpoint.py",
-    "durability/test_kill.py", "views/test_testing_kit.py", "durability/test_store_faults.py", "core/test_medians.py",
-    "spark/test_deploy.py",
+    "spark/test_query.py", "spark/test_cluster.py", "spark/test_spark_faults.py", "laws/test_value_of_its_row.py", "laws/test_damage.py",
+    "views/test_cli_streams.py", "views/test_testing_kit.py", "durability/test_store_faults.py", "durability/test_worker_checkpoints.py",
+    "test_typed_examples.py", "laws/test_eventtime_state.py", "laws/test_merging_windows.py", "identity/test_renaming.py",
+    "laws/test_latest.py", "durability/test_growth.py", "core/test_retracted_heads.py", "durability/test_kill.py",
+    "durability/test_kept_checkpoint.py", "test_users_types.py",
 )  # fmt: skip
 """Files of tests that begin before all others, the longest first: what is short fills up the end, when nothing is left to share.
 
