@@ -207,7 +207,8 @@ def with_plain_zeros(column: pl.Series) -> pl.Series:
             return column
         return column.to_frame().select_seq(_plain_within(pl.col(column.name), column.dtype)).to_series()
     values = column.to_numpy()
-    negative = (values == 0) & np.signbit(values)
+    # -0.0 is the float that has the bits of the least integer.
+    negative = values.view(f"i{values.itemsize}") == np.iinfo(f"i{values.itemsize}").min
     return column.clone().scatter(np.flatnonzero(negative), 0.0) if negative.any() else column
 
 

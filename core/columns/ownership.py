@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from .kernels import frame_of
+from .kernels import Index, at, frame_of
 from .whole_columns import AnyColumn
 
 
@@ -65,6 +65,10 @@ class PushedColumns(Mapping[str, AnyColumn]):
         """Return a column that is read at once and that nothing refers to afterwards. Cost: none."""
         return self._owned.get(name, self._pushed[name])
 
+    def at(self, name: str, index: Index) -> pl.Series:
+        """Return the values of a column at these positions, in memory of polars' own. Cost: theirs."""
+        return at(self.as_pushed(name), index)
+
     def own(self) -> None:
         """Copy all columns that are not copied yet."""
         for name in self:
@@ -89,6 +93,10 @@ class _ChangedColumns(PushedColumns):
     def as_pushed(self, name: str) -> pl.Series:
         column = self._owned.get(name)
         return self._change(self._columns.as_pushed(name)) if column is None else column
+
+    def at(self, name: str, index: Index) -> pl.Series:
+        owned = self._owned.get(name)
+        return self._change(self._columns.at(name, index)) if owned is None else at(owned, index)
 
     def own(self) -> None:
         self._columns.own()

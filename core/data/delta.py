@@ -125,12 +125,16 @@ class Delta:
         """Return the same entries with the columns that these name, under their new names, and no others."""
         return Delta.of_columns(self.renamed(copies), self.diffs, is_consolidated=is_consolidated)
 
-    def frame_with(self, names: Iterable[str]) -> pl.DataFrame:
-        """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others."""
+    def frame_with(self, names: Iterable[str], *, at_once: bool = False) -> pl.DataFrame:
+        """Return a frame with at least these columns, ``_diff`` among them or not; if there is none yet, with no others.
+
+        If they are read ``at_once``, and nothing refers to them or to their memory afterwards, they may be as they were pushed.
+        """
         columns = self._columns
         if columns is None:
             return self.frame
-        series = [series_of(columns[name]) for name in names if name != DIFF]
+        of_name = columns.as_pushed if at_once and isinstance(columns, PushedColumns) else columns.__getitem__
+        series = [series_of(of_name(name)) for name in names if name != DIFF]
         return frame_of([*series, pl.Series(DIFF, self.diffs)])
 
     @property
@@ -147,7 +151,7 @@ class Delta:
 
     def where(self, mask: Mask) -> Delta:
         """Return the entries where the mask is true."""
-        if self.height > MANY_ROWS:
+        if self.height > MANY_ROWS and self.pushed_columns is None:
             return Delta(keep(self.frame, mask), self.is_consolidated)
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
@@ -157,7 +161,7 @@ class Delta:
         if columns is None:
             return Delta.of(gather(self.rows, index), diffs, is_consolidated=self.is_consolidated)
         if isinstance(columns, PushedColumns):
-            rows = [at(columns.as_pushed(name), index) for name in columns]
+            rows = [columns.at(name, index) for name in columns]
             return Delta.of_columns(rows, diffs, is_consolidated=self.is_consolidated)
         columns_at: list[AnyColumn] = [
             IntColumn(name, column.values[index]) if isinstance(column, IntColumn) else at(column, index)

@@ -57,6 +57,7 @@ class Arrange(KeyedOperator):
         self.looks_at = () if expired is None else (expired,)
         self._where = where
         self._skip_null_keys = skip_null_keys
+        self._nothing = Delta.empty(schema)
 
     may_combine = passes_input = True
 
@@ -89,11 +90,11 @@ class Arrange(KeyedOperator):
         (delta,) = deltas
         if self._first is not None:
             keeps_all = self.holds_rows and self._where is None and not self._skip_null_keys
-            kept_rows = delta if keeps_all else Delta(self._kept(delta.frame))
+            kept_rows = delta if keeps_all else Delta(self._kept(delta))
             if kept_rows.height:
                 self.spine.stage(first_rows_moved(self.spine, self._keys, kept_rows, self._first))
             return delta
-        frame = self._kept(delta.frame)
+        frame = self._kept(delta)
         expired = None if self._expired is None else self._expired.value
         if expired is None or not len(expired):
             self.spine.stage_rows(frame)
@@ -108,7 +109,7 @@ class Arrange(KeyedOperator):
 
         Columns that it does not keep are null.
         """
-        frame = self._kept(delta.frame)
+        frame = self._kept(delta)
         if not frame.height:
             return Delta.empty(self.schema)
         if self._first is not None:
@@ -120,10 +121,11 @@ class Arrange(KeyedOperator):
         combined = Delta(frame)
         return consolidated_if_fewer(combined) or combined
 
-    def _kept(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _kept(self, delta: Delta) -> pl.DataFrame:
         """Return the rows that are kept."""
         if not self.holds_rows:
-            return frame.clear()
+            return self._nothing.frame
+        frame = delta.frame
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
         if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from ..columns.comparisons import differ
+from ..columns.directory import Directory
 from ..columns.grouping import group
-from ..columns.kernels import Index, Keys, Mask, at, is_one_word, key_words
+from ..columns.kernels import Index, Keys, Mask, Words, at, is_one_word, key_words
 from ..columns.key_hash import KeyHash, hashing_by
-from ..columns.marks import Marks
+from ..columns.marks import Marks, MarkTable
 
 WORDS = (pl.Int64, pl.UInt64, pl.Float64, pl.Datetime, pl.Duration)
 """Types whose values numpy reads where they are."""
@@ -29,28 +30,61 @@ def is_compared(dtypes: Iterable[pl.DataType]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Some rows of a frame, those at ``places``, and the marks of all of its rows."""
+
+    frame: pl.DataFrame
+    marks: Marks
+    places: Index
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MarkedRows:
     """Different rows, no two of which have the same mark. ``marks`` ascend; ``key_hash`` makes the words of the rows."""
 
     marks: Marks
     rows: pl.DataFrame
     key_hash: KeyHash
+    table: MarkTable = field(init=False, repr=False)
+    directory: Directory | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", MarkTable(self.marks))
+        object.__setattr__(self, "directory", Directory.of(_as_words(self.marks), is_matched=False))
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.marks)
 
-    def among(self, frame: pl.DataFrame, marks: Marks, candidates: Index) -> tuple[Index, Index]:
-        """Return which candidates, positions in a frame with these marks, are one of the rows, and which. Cost: the candidates."""
-        candidate_marks = marks[candidates]
-        owners = np.minimum(np.searchsorted(self.marks, candidate_marks), len(self) - 1)
-        marked = np.flatnonzero(self.marks[owners] == candidate_marks)
-        entries, owners = candidates[marked], owners[marked]
-        for column in self.rows.get_columns() if len(entries) else ():
-            same = ~_differ(column, owners, frame.get_column(column.name), entries)
-            if not same.all():
-                entries, owners = entries[same], owners[same]
-        return entries, owners
+    def among(self, parts: Sequence[Candidates]) -> list[tuple[Index, Index]]:
+        """Return for each part which of its candidates are one of the rows, and which. Cost: the candidates."""
+        marked = [self._of_marks(part) for part in parts]
+        owners = np.concatenate([numbers for _, numbers in marked])
+        same = np.ones(len(owners), np.bool_)
+        # The values of all parts are compared together: most steps cost the same for few values as for many.
+        for column in self.rows.get_columns() if len(owners) else ():
+            theirs = [
+                (part.frame.get_column(column.name), entries)
+                for part, (entries, _) in zip(parts, marked, strict=True)
+            ]
+            same &= ~_differ(column, owners, theirs)
+        ends = np.cumsum([len(numbers) for _, numbers in marked])
+        return [
+            (entries[is_same], numbers[is_same])
+            for (entries, numbers), is_same in zip(marked, np.split(same, ends[:-1]), strict=True)
+        ]
+
+    def _of_marks(self, part: Candidates) -> tuple[Index, Index]:
+        """Return the candidates of a part that have the mark of a row, and that row."""
+        marks = part.marks[part.places]
+        owners = np.minimum(self._places_of(marks), len(self) - 1)
+        marked = np.flatnonzero(self.marks[owners] == marks)
+        return part.places[marked], owners[marked]
+
+    def _places_of(self, marks: Marks) -> Index:
+        if self.directory is None:
+            return np.searchsorted(self.marks, marks)
+        return self.directory.search(_as_words(self.marks), _as_words(marks))
 
     def keys(self) -> tuple[Index, Keys]:
         """Return the words of the rows in ascending order, and the rows in this order. Cost: their hashes, and a sort."""
@@ -60,16 +94,28 @@ class MarkedRows:
         return groups.order, groups.keys
 
 
-def _differ(one: pl.Series, its: Index, other: pl.Series, others: Index) -> Mask:
-    """Return where the values of two columns at these positions ``differ``. Numbers of 64 bits need no query."""
-    if type(one.dtype) not in WORDS or one.has_nulls() or other.has_nulls():
-        return differ(at(one, its), at(other, others))
-    ones, theirs = one.to_numpy()[its], other.to_numpy()[others]
+def _differ(one: pl.Series, its: Index, parts: Sequence[tuple[pl.Series, Index]]) -> Mask:
+    """Return where the values of a column at these positions ``differ`` from those of others at theirs, one part after the other.
+
+    Numbers of 64 bits need no query.
+    """
+    others = [column for column, _ in parts]
+    if type(one.dtype) not in WORDS or one.has_nulls() or any(column.has_nulls() for column in others):
+        theirs = pl.concat([at(column, entries) for column, entries in parts])
+        return differ(at(one, its), theirs)
+    ones, values = (
+        one.to_numpy()[its],
+        np.concatenate([column.to_numpy()[entries] for column, entries in parts]),
+    )
     if ones.dtype != np.float64:
-        unequal: Mask = ones.view(np.int64) != theirs.view(
-            np.int64
-        )  # The least instant is no number for numpy.
+        # The least instant is no number for numpy.
+        unequal: Mask = ones.view(np.int64) != values.view(np.int64)
         return unequal
     with np.errstate(invalid="ignore"):
-        differs: Mask = (ones != theirs) & ((ones == ones) | (theirs == theirs))
+        differs: Mask = (ones != values) & ((ones == ones) | (values == values))
         return differs
+
+
+def _as_words(marks: Marks) -> Words:
+    """Return marks as words that sort as they do, distributed over all words."""
+    return marks.astype(np.uint64) << np.uint64(32)

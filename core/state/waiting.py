@@ -19,11 +19,11 @@ import polars as pl
 
 from ..columns.directory import entries_among
 from ..columns.grouping import group
-from ..columns.kernels import Index, Ints, Keys, gather, is_one_word, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, frame_of, gather, is_one_word, key_words, stack
 from ..columns.key_hash import KeyHash, hashing_by
-from ..columns.marks import Marks, marked
+from ..columns.marks import Marks, first_of_each, marked
 from ..data.schema import DIFF
-from .marked_rows import MarkedRows
+from .marked_rows import Candidates, MarkedRows
 from .merge_policy import to_merge
 from .partitioning import KeyColumns
 from .run import Run
@@ -110,14 +110,16 @@ class Chunk:
         assert self.marks is not None, "rows have marks where their words are not made"
         diffs = self.frame.get_column(DIFF).to_numpy()
         retractions = np.flatnonzero(diffs < 0)
-        marks, first = np.unique(self.marks[retractions], return_index=True)
+        marks, first = first_of_each(self.marks[retractions])
         own = retractions[first]
-        rows = MarkedRows(marks, gather(self.frame.drop(DIFF), own), self.key_hash)
-        candidates = marked(self.marks, marks) if len(rows) else retractions
+        rows = MarkedRows(marks, gather(frame_of(self.frame.get_columns()[:-1]), own), self.key_hash)
+        candidates = rows.table.passing(self.marks) if len(rows) else retractions
         if FEW_MARKED * len(candidates) > len(self):
             return None
-        others = candidates[~np.isin(candidates, own)]
-        entries, owners = rows.among(self.frame, self.marks, others)
+        is_own = np.zeros(len(self), np.bool_)
+        is_own[own] = True
+        others = candidates[~is_own[candidates]]
+        ((entries, owners),) = rows.among([Candidates(self.frame, self.marks, others)])
         entries, owners = np.concatenate((own, entries)), np.concatenate((np.arange(len(own)), owners))
         return None if np.count_nonzero(diffs[entries] < 0) < len(retractions) else (rows, entries, owners)
 
@@ -189,13 +191,15 @@ def entries_of(frame: pl.DataFrame) -> tuple[Keys, Ints]:
 def add_marked(waiting: Waiting, rows: MarkedRows, totals: Ints) -> Waiting:
     """Add the diffs of waiting entries to the totals of these rows; return the chunks in which they have to be found by words."""
     others: list[Chunk] = []
+    parts: list[Candidates] = []
     for chunk in waiting:
-        candidates = None if chunk.marks is None else marked(chunk.marks, rows.marks)
+        candidates = None if chunk.marks is None else rows.table.passing(chunk.marks)
         if chunk.marks is None or candidates is None or FEW_MARKED * len(candidates) > len(chunk):
             others.append(chunk)
         elif len(candidates):
-            entries, owners = rows.among(chunk.frame, chunk.marks, candidates)
-            np.add.at(totals, owners, chunk.frame.get_column(DIFF).to_numpy()[entries])
+            parts.append(Candidates(chunk.frame, chunk.marks, candidates))
+    for part, (entries, owners) in zip(parts, rows.among(parts) if parts else (), strict=True):
+        np.add.at(totals, owners, part.frame.get_column(DIFF).to_numpy()[entries])
     return tuple(others)
 
 

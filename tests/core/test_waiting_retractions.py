@@ -18,7 +18,7 @@ from evercurrent.core.columns.directory import entries_among
 from evercurrent.core.columns.kernels import Keys, key_words
 from evercurrent.core.columns.key_hash import in_force
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.state.marked_rows import MarkedRows
+from evercurrent.core.state.marked_rows import Candidates, MarkedRows
 from evercurrent.core.state.run import Layout, make_run
 from evercurrent.core.state.spine import Spine
 from harness import circuit_of, contents
@@ -146,7 +146,13 @@ def test_marked_rows_are_found_where_all_values_are_equal(
     if not places:
         return
     marked_rows = MarkedRows(np.array(sorted(of_marks), np.uint32), frame[places], in_force())
-    entries, owners = marked_rows.among(frame, np.array(marks, np.uint32), np.arange(len(rows)))
+    cut = len(rows) // 2
+    parts = [
+        Candidates(part, np.array(marks[begin:], np.uint32), np.arange(part.height))
+        for begin, part in ((0, frame[:cut]), (cut, frame[cut:]))
+    ]
+    (entries, owners), (further, theirs) = marked_rows.among(parts)
+    entries, owners = np.concatenate((entries, further + cut)), np.concatenate((owners, theirs))
     expected = [
         (entry, number)
         for entry in range(len(rows))

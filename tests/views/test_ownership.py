@@ -277,3 +277,42 @@ def test_what_an_epoch_that_fails_was_given_is_copied(monkeypatch: pytest.Monkey
     values[:] = 5
     engine.push("rows", pl.DataFrame({"k": numbers, "x": values}))
     assert sorted(view.read().rows()) == [(1, 5), (2, 5)]
+
+
+@pytest.mark.parametrize("kind", ["append", "diffs"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        slice(None),
+        slice(7, 7),
+        slice(9, 10),
+        slice(3_000, 7_000),
+        slice(5_000, None),
+        slice(1, None),
+        slice(None, None, 3),
+    ],
+    ids=["all", "none", "one", "a stretch", "the end", "all but one", "a third"],
+)
+def test_rows_that_pass_a_filter_are_copied_whichever_they_are(chosen: slice, kind: str) -> None:
+    height = 10_000
+    numbers, passes = np.arange(height), np.zeros(height, np.int8)
+    passes[chosen] = 1
+    values = np.where(numbers % 7 == 0, -0.0, np.where(numbers % 11 == 0, np.nan, numbers / 3))
+    memory = [numbers, passes, values, (small := values.astype(np.float32))]
+    engine = ec.Engine()
+    types = {"k": pl.Int64, "passes": pl.Int8, "x": pl.Float64, "y": pl.Float32}
+    rows = engine.source("rows", types, kind=kind).filter(pl.col("passes") == 1)  # type: ignore[arg-type]
+    views = engine.view("same", rows), engine.view("more", rows.with_columns(twice=pl.col("x") * 2))
+    frame = pl.DataFrame({"k": numbers, "passes": passes, "x": values, "y": small})
+    expected = [
+        pl.Series(column.name, [value + 0 for value in column.to_list()], column.dtype)
+        for column in frame.filter(pl.col("passes") == 1)
+    ]
+    engine.push("rows", frame)
+    for array in memory:
+        array[:] = array[::-1].copy()
+    for view in views:
+        read = view.read().sort("k").select(*types)
+        assert read.equals(pl.DataFrame(expected))
+        assert not np.signbit(read["x"].to_numpy()[read["x"].to_numpy() == 0]).any()
+        assert view.deltas().frame().sort("k").select(*types).equals(read)

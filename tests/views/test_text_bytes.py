@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -61,6 +62,57 @@ def test_what_stands_behind_a_null_does_not_matter() -> None:
     view = engine.view("v", engine.source("s", {"x": pl.String}))
     engine.push("s", pa.table({"x": hidden}))
     assert sorted(view.read()["x"].drop_nulls()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"a%d", b"a text that is long %d", b"\xc3\xa9 with a long rest %d", b"%d \xff\xfe"]
+)
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("bad", [None, b"\xff", b"a text that is long\xe2\x82", b"\xed\xa0\x80"])
+def test_slices_of_a_long_column_are_checked_by_themselves(
+    text: bytes, nulls: bool, bad: bytes | None
+) -> None:
+    texts: list[bytes | None] = [None if nulls and row % 3 == 1 else text % row for row in range(6_000)]
+    bads = {row for row, value in enumerate(texts) if value is not None and b"\xff" in value}
+    if bad is not None:
+        texts[4_100] = bad
+        bads.add(4_100)
+    # As Arrow holds them: in one buffer, in views with several, and those in another order.
+    plain = pa.Array.from_buffers(
+        pa.large_string(), len(texts), pa.array(texts, pa.large_binary()).buffers(), null_count=-1
+    )
+    as_views = [pa.array(texts[begin : begin + 1_500], pa.binary_view()) for begin in range(0, 6_000, 1_500)]
+    views = pl.concat([pl.Series("x", part) for part in as_views], rechunk=True)
+    order = np.random.default_rng(3).permutation(6_000)
+    columns = [
+        (pl.Series("x", plain), np.arange(6_000)),
+        (_as_text(views), np.arange(6_000)),
+        (_as_text(views[order]), order),
+    ]
+    for column, rows in columns:
+        for begin, size in (
+            (0, 6_000),
+            (4_090, 20),
+            (4_090, 40),
+            (4_101, 1_899),
+            (5_990, 10),
+            (0, 4_100),
+            (17, 0),
+        ):
+            part = column.slice(begin, size)
+            if bads.isdisjoint(rows[begin : begin + size].tolist()):
+                require_utf8("source 's'", part.to_frame())
+            else:
+                with pytest.raises(ec.InputError, match="not UTF-8"):
+                    require_utf8("source 's'", part.to_frame())
+
+
+def _as_text(column: pl.Series) -> pl.Series:
+    """Return bytes as texts that nobody has checked."""
+    held = column.to_arrow(compat_level=pl.CompatLevel.newest())
+    return pl.Series(
+        "x", pa.Array.from_buffers(pa.string_view(), len(held), held.buffers(), offset=held.offset)
+    )
 
 
 def test_lines_of_json_that_are_not_utf8_are_named() -> None:

@@ -372,7 +372,8 @@ def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
             mask = small.of({name: delta.column(name) for name in small.inputs})
             if mask is not None:
                 return mask
-        flags = computed.of(delta.frame_with(computed.inputs)).to_series()
+        # The mask is an array of its own: polars holds booleans as bits.
+        flags = computed.of(delta.frame_with(computed.inputs, at_once=True)).to_series()
         matches: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
         return matches
 

@@ -23,6 +23,9 @@ from .source import Source
 DIFF_LIMIT = 2**31
 """Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
 
+NARROW = (pl.Int32, pl.Int16, pl.Int8, pl.UInt32, pl.UInt16, pl.UInt8)
+"""Types of whole numbers that are all in Int64."""
+
 
 def accepted(source: Source, data: Any, *, is_copied: bool = True) -> Delta:
     """Return a pushed frame as a delta, with its columns in the order of the source.
@@ -82,9 +85,8 @@ def delta_of(source: Source, pushed: PushedFrame) -> Delta:
     if pushed.is_owned:
         delta = Delta.of_columns(frame.get_columns(), diffs)
     else:
-        delta = Delta.of_mapping(
-            PushedColumns(frame.get_columns()), diffs if is_ones(diffs) else diffs.copy()
-        )
+        is_own = diffs.flags.owndata or is_ones(diffs)
+        delta = Delta.of_mapping(PushedColumns(frame.get_columns()), diffs if is_own else diffs.copy())
     return delta if is_ones(diffs) or diffs.all() else delta.take(np.flatnonzero(diffs))
 
 
@@ -124,6 +126,8 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
         raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
     if column.dtype == pl.Int64:
         diffs: Ints = column.to_numpy()
+    elif column.dtype in NARROW:
+        diffs = column.to_numpy().astype(np.int64)
     else:
         diffs = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
     # The least integer has no absolute value.
