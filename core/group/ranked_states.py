@@ -88,7 +88,7 @@ class RankedState(RecomputedState):
 
     def change(self, change: Change) -> pl.Series:
         """See ``AggregateState``."""
-        whole = self._spine.whole()
+        whole = self._spine.whole(change.keys)
         if whole is None:
             return super().change(change)
         before, after = whole

@@ -48,40 +48,44 @@ def inserted(layout: Layout, large: Run, small: Run) -> Run | None:
 
 def first_not_below(stored: Ints, bounds: Ints, lower: Index, upper: Index) -> Index:
     """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound."""
-    lower, upper = lower.copy(), upper.copy()
+    places = lower.copy()
     searched = np.flatnonzero(lower < upper)
+    lower, upper, bounds = lower[searched], upper[searched], bounds[searched]
     while len(searched):
-        middle = (lower[searched] + upper[searched]) >> 1
-        below = stored[middle] < bounds[searched]
-        lower[searched] = np.where(below, middle + 1, lower[searched])
-        upper[searched] = np.where(below, upper[searched], middle)
-        searched = searched[lower[searched] < upper[searched]]
-    return lower
+        middle = (lower + upper) >> 1
+        below = stored.take(middle, mode="clip") < bounds
+        below &= lower < upper  # Those that are settled stay until half of all are.
+        lower = np.where(below, middle + 1, lower)
+        upper = np.where(below, upper, middle)
+        is_open = lower < upper
+        if 2 * np.count_nonzero(is_open) <= len(searched):
+            places[searched] = lower
+            still = np.flatnonzero(is_open)
+            searched, lower, upper, bounds = searched[still], lower[still], upper[still], bounds[still]
+    return places
 
 
 def _with_entries(large: Run, diffs: Ints, small: Run, new: Index, places: Index) -> Run:
     """Return a run, with these diffs, with some entries of another one at their places in the result."""
     if not len(new):
         return run_of_entries(large.keys, large.payload, {DIFF: diffs}, large.rows)
-    size = len(large) + len(new)
-    is_old = np.ones(size, np.bool_)
+    is_old = np.ones(len(large) + len(new), np.bool_)
     is_old[places] = False
-    old = np.flatnonzero(is_old)
+    entries = np.cumsum(is_old) - 1
+    entries[places] = len(large) + new
 
     def of_both(one: Column, other: Column) -> Column:
-        column = np.empty(size, one.dtype)
-        column[old], column[places] = one, other
+        column: Column = np.concatenate((one, other))[entries]
         return column
 
     def of_words(one: Keys, other: Keys) -> Keys:
-        first = of_both(one.first, other.first[new])
+        first = of_both(one.first, other.first)
         if one.second is None and other.second is None:
             return Keys(first)
-        return Keys(first, of_both(one.seconds(), other.seconds()[new]))
+        return Keys(first, of_both(one.seconds(), other.seconds()))
 
-    entries = of_both(np.arange(len(large)), len(large) + new)
     payload = gather(stack([large.payload, small.payload]), entries)
-    totals = {DIFF: of_both(diffs, small.sums[DIFF][new])}
+    totals = {DIFF: of_both(diffs, small.sums[DIFF])}
     keys, rows = of_words(large.keys, small.keys), of_words(words_of_rows(large), words_of_rows(small))
     return run_of_entries(keys, payload, totals, rows)
 

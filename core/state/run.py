@@ -35,6 +35,9 @@ MANY_KEYS = 32
 READ_ONCE_BELOW = 1 << 18
 """Runs of fewer entries have their directory on their first search: many are read from end to end, or merged, and never searched."""
 
+MOST_OF_A_KEY = 64
+"""Whether keys have most entries is only looked up where they would need no more than this each, on average."""
+
 FEW = 64
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
 
@@ -227,6 +230,15 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     # One column at a time: a merge of large runs needs no second copy of all of them.
     columns = ((name, _stacked(runs, name)) for name in names)
     return _reduced(groups.keys, payload, columns, None, groups)
+
+
+def have_most_entries(keys: Keys, runs: Sequence[Run]) -> bool:
+    """Return whether these ascending, distinct keys have more than half of the entries of the runs; false for few keys. Cost: a search for each."""
+    size = sum(map(len, runs))
+    if len(keys) * MOST_OF_A_KEY < size:
+        return False
+    ranges = [run.find(keys) for run in runs]
+    return 2 * sum([int((upper - lower).sum()) for lower, upper in ranges]) > size
 
 
 def added_to(large: Run, small: Run) -> Run | None:

@@ -29,7 +29,7 @@ from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, make_run, merge, run_of_distinct_rows, run_of_rows
+from .run import Layout, Run, empty_run, have_most_entries, make_run, merge, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
 from .snapshot import KEY, Saved
 from .totals import Totals
@@ -227,15 +227,18 @@ class Spine(Totals):
             self.touched += near.touched
             self.waste(near._wasted)
 
-    def whole(self) -> tuple[Run, Run] | None:
+    def whole(self, keys: Keys) -> tuple[Run, Run] | None:
         """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
 
-        None where that would cost more than some entries for each one that this epoch adds, or where runs stay apart.
+        None where that would cost more than some entries for each one that this epoch adds, unless these keys, which are to be
+        read, have most of all entries; and where runs stay apart.
         """
         if self._whole is None and self.has_delta and not self.keeps_runs and self.most_merged is None:
             runs, delta = self.runs, self.delta
             staged = self._staged
-            if staged is None or sum(map(len, runs)) > AT_ONCE * len(delta):
+            if staged is None or not (
+                sum(map(len, runs)) <= AT_ONCE * len(delta) or have_most_entries(keys, runs)
+            ):
                 return None
             before = self._merger.merged(runs)
             after = self._merger.merged((before, delta))

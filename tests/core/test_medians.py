@@ -61,7 +61,7 @@ def forked(dtype: Any, *, by_ranks: bool) -> ec.Engine:
     return engine
 
 
-AT_ONCE = (0, 8, 1000)
+AT_ONCE = (0, 2, 8, 1000)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     with (
         patch.object(spine, "AT_ONCE", at_once),
         patch.object(row_merge, "FEW_ENTRIES", 1),
-        patch.multiple(run, FROM=1, FEW_ENTRIES=1),
+        patch.multiple(run, FROM=1, FEW_ENTRIES=1, MOST_OF_A_KEY=at_once),
     ):
         for frame in frames:
             engine.push("rows", frame)
