@@ -290,7 +290,7 @@ runs = {
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@of_profile(0.2, quick=6)
+@of_profile(0.2, quick=10)
 @given(**runs)
 def test_merging_windows_are_what_lists_say_and_are_proved(
     workers: int, draw: random.Random, merge: Merge, aggregate: str, lateness: int, kind: str
@@ -319,7 +319,7 @@ def test_merging_windows_are_what_lists_say_and_are_proved(
             assert run.panes(name) == oracle.panes, name
 
 
-@of_profile(0.1, quick=3)
+@of_profile(0.1, quick=4)
 @given(**runs)
 def test_merging_windows_go_on_after_restarts_and_in_forks(
     draw: random.Random, merge: Merge, aggregate: str, lateness: int, kind: str

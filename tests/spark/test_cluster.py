@@ -21,7 +21,7 @@ from evercurrent.spark_bridge.runtime.java import JavaMissingError
 from evercurrent.views.apps.retail_orders import orders_in_batches
 from spark.doomed_query import batches
 from spark.standalone import StandaloneCluster, command
-from spark.test_spark_kill import LONG, TESTS, Doomed, long_only
+from spark.test_spark_kill import TESTS, Doomed, long_only
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
@@ -38,7 +38,7 @@ def test_on_a_cluster(environment_archive: Path, tmp_path: Path) -> None:
     """A163: output and state are those of the embedded engine, though a Python of an executor is killed on the way."""
     with cluster_in(tmp_path / "cluster") as cluster:
         environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(environment_archive)}
-        doomed = Doomed(tmp_path, batches(5 if LONG else 4, 60), environment)
+        doomed = Doomed(tmp_path, batches(5, 60), environment)
         process = doomed.start()
         doomed.await_commits(2, process)
         pythons = [pid for number in (0, 1) for pid in cluster.pythons(number)]
