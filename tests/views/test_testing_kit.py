@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -624,7 +624,7 @@ def pushed(make: Callable[[], ec.Engine], history: testing.History) -> ec.Engine
     return engine
 
 
-@settings(max_examples=20 if IS_LONG else 8)
+@settings(max_examples=20)
 @given(testing.histories(everything))
 def test_views_of_every_kind_pass_the_checks(history: testing.History) -> None:
     testing.assert_split_and_order_do_not_matter(everything, history)
@@ -786,17 +786,6 @@ def test_histories_without_hypothesis_are_an_error_that_says_what_to_install(
 # The page about it
 
 
-@pytest.fixture
-def few_examples() -> Iterator[None]:
-    """The law on the page has no number of examples of its own: in the quick profile a fifth of the usual ones."""
-    profile = settings.get_current_profile_name()
-    settings.register_profile("page", settings(), max_examples=settings().max_examples if IS_LONG else 20)
-    settings.load_profile("page")
-    yield
-    settings.load_profile(profile)
-
-
-@pytest.mark.usefixtures("few_examples")
 def test_what_the_page_about_testing_shows_is_true(tmp_path: Path) -> None:
     """Its Python runs in order in one namespace, its transcripts pass."""
     page = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
