@@ -63,6 +63,9 @@ class Filled(Live):
                 if what == "drop" and name in self.pending and not was_shown:
                     self.engine.drop_view(name)
                 self.pending.pop(name, None)
+                # What is added may be what was being filled, and others appear before it.
+                for each in self._appeared():
+                    self.shown[each] = self.pending.pop(each)
         self.check()
 
     def _fill(self, name: str, defined: str) -> None:
@@ -81,13 +84,17 @@ class Filled(Live):
         view = fills[name].view
         with self.engine.turn:
             view.wait()
-        appeared = [each for each in self.pending if each not in fills]
+        appeared = self._appeared()
         assert name in appeared, "it appears, after others that read what it replaces"
         assert appeared == [name] or name in self.shown
         assert self.engine.epoch_number == before + len(appeared)
         assert view is self.engine.views[name]
         for each in appeared:
             self.shown[each] = self.pending.pop(each)
+
+    def _appeared(self) -> list[str]:
+        """The views that have been filled meanwhile."""
+        return [each for each in self.pending if each not in self.engine._running.fills]
 
     def _kill(self) -> None:
         """The process ends; the program is started again, with the views that were being filled."""
@@ -132,12 +139,16 @@ FILLED = [
     [("drop", 0, 0), ("kill", 0, 0)],
 ]
 REPLACED = [[("add", 0, 0)], [("fill", 0, 1), ("advance", 0, 0)], [("fill", 1, 1), ("complete", 0, 0)]]
+READ_BY_A_FILL = [[("add", 0, 0)], [("fill", 1, 0), ("add", 0, 1)]]
+ADDED_WHILE_FILLED = [[("add", 0, 0)], [("fill", 1, 0), ("fill", 0, 1), ("add", 0, 1)]]
 
 
 @of_profile(0.6, quick=25)
 @given(case=cases(), plan=steps(), durable=st.booleans())
 @example(HEADS, FILLED, True)
 @example(HEADS, REPLACED, False)
+@example(HEADS, READ_BY_A_FILL, False)
+@example(HEADS, ADDED_WHILE_FILLED, False)
 def test_views_that_are_filled_meanwhile(case: Case, plan: list[list[Step]], durable: bool) -> None:
     run(case, plan, durable=durable, workers=1)
 
