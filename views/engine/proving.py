@@ -33,6 +33,9 @@ from .view import View
 
 WAITING, LATE = "they wait for their trigger", "rows came too late for them"
 
+ALL_TIME = pl.DataFrame({"of": ["all time"]})
+"""Shown for a window that has neither keys nor bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
@@ -251,25 +254,28 @@ class Prover:
         names = list(grouped.keys) if are_merging else [
             *grouped.keys, *(name for name in BOUNDS if name in self._plan[place].schema and name not in grouped.keys)
         ]  # fmt: skip
+        # Where all panes are of one key, it is shown of which windows they are.
+        shown = names or [name for name in BOUNDS if name in self._plan[place].schema]
         if place in self._compiled.trackers:
             windows = open_windows(self._compiled, self._plan, place)
-            pending = windows.frame.filter(pl.Series(windows.state[PENDING] != 0))
-            windows_by_reason[WAITING] = _chosen(pending, names)
+            is_pending = windows.state[PENDING] != 0
+            pending = windows.frame.filter(pl.Series(is_pending)) if shown else ALL_TIME.head(is_pending.sum())
+            windows_by_reason[WAITING] = _chosen(pending, shown)
         late = [
             pl.DataFrame(
                 [
                     *with_keys(frame, grouped.key_columns),
-                    *(frame.get_column(name) for name in names if name in BOUNDS),
+                    *(frame.get_column(name) for name in shown if name in BOUNDS),
                 ]
             )
             for frame in late_rows(self._plan, self._compiled, place)
             if all(key.copies is None or key.copies in frame.columns for key in grouped.key_columns)
         ]
         if late:
-            windows_by_reason[LATE] = _chosen(pl.concat(late), names)
+            windows_by_reason[LATE] = _chosen(pl.concat(late), shown)
         kept_panes = self._kept_panes(collection)
         if not (are_merging and lateness is not None):
-            return Unsettled(windows_by_reason, kept_panes)
+            return Unsettled(windows_by_reason, names, kept_panes)
         now = self._compiled.trackers[place].clock.now
         last_panes = (
             self._last_panes(collection)
@@ -277,10 +283,10 @@ class Prover:
             else kept_panes
         )
         if last_panes is None:
-            return Unsettled(windows_by_reason, kept_panes, now - lateness)
+            return Unsettled(windows_by_reason, names, kept_panes, now - lateness)
         is_closed = closing(physical(last_panes.get_column(BOUNDS[1])), lateness) <= now
         closed = last_panes.filter(pl.Series(is_closed)).select(*grouped.keys, *BOUNDS)
-        return Unsettled(windows_by_reason, kept_panes, now - lateness, closed)
+        return Unsettled(windows_by_reason, names, kept_panes, now - lateness, closed)
 
     def _kept_panes(self, collection: Any) -> pl.DataFrame | None:
         """Return the rows of a view of a collection; None if there is none."""
@@ -312,8 +318,8 @@ class Prover:
 
 
 def _chosen(windows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Return the keys and bounds of windows, each once; all windows where they have neither."""
-    return windows.select(names).unique(maintain_order=True) if names else windows.head(1).select([])
+    """Return the keys and bounds of windows, each once."""
+    return windows.select(names or windows.columns).unique(maintain_order=True)
 
 
 def _without(rows: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:

@@ -92,7 +92,8 @@ class Batch:
 
     def select(self, *exprs: Any, **named: Any) -> Batch:
         """See ``Collection.select``."""
-        selected = self.rows.select(*exprs, self._diffs.alias(DIFF), **named)
+        # By name, as polars takes a list of columns only where it is the one positional argument.
+        selected = self.rows.select(*exprs, **named, **{DIFF: self._diffs})
         if self.windows is not None:  # The bounds of windows stay, as grouping needs them.
             bounds = [name for name in BOUNDS if name in self.columns and name not in selected.columns]
             selected = pl.DataFrame(
@@ -401,7 +402,9 @@ class Groups:
         batch, order = self._batch.consolidated(), _listed(by)
         there = batch._of(batch.frame.filter(pl.col(DIFF) > 0))
         _, numbers = self._numbered(there.rows)
-        rest = [False] * len(there.columns)
+        # Views break ties by columns that have an order, and only then by the others.
+        ties = sorted(there.columns, key=lambda name: there.schema[name].is_nested())
+        rest = [False] * len(ties)
         names = [f"#{at}" for at in range(len(order))]
         ordered = (
             there.frame.with_columns(
@@ -412,7 +415,7 @@ class Groups:
                 },
             )
             .sort(
-                [*names, *there.columns],
+                [*names, *ties],
                 descending=[*_each(descending, len(order)), *rest],
                 nulls_last=[*_each(nulls_last, len(order)), *rest],
             )

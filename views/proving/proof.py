@@ -111,10 +111,12 @@ def _windows(rows: pl.DataFrame) -> str:
 class Unsettled:
     """The panes that do not follow from rows: those of windows with these values, by the reason; and their kept rows.
 
+    ``names`` are the columns by which panes are those of these windows; without them all panes are.
     ``kept`` is None where the panes are not those of a view.
     """
 
     windows: Mapping[str, pl.DataFrame]
+    names: Sequence[str]
     kept: pl.DataFrame | None
     closed_until: int | None = None
     """Up to which instant windows that merge have closed, which ended by then; None for other windows."""
@@ -238,18 +240,14 @@ class Evaluation:
             if unsettled is None or unsettled.kept is None:
                 raise UnprovableError(f"{reason} in panes of which there is no view, {_windows(windows)}")
             self.unproved[reason] = windows
-            ours, kept_panes = (
-                frame.filter(is_among(frame.select(windows.columns), windows))
-                for frame in (batch.frame, unsettled.kept)
-            )
-            batch = batch._of(
-                pl.concat(
-                    [
-                        batch.frame.filter(~is_among(batch.rows.select(windows.columns), windows)),
-                        kept_panes.select(ours.columns),
-                    ]
+            kept_panes = unsettled.kept.select(batch.frame.columns)
+            if unsettled.names:
+                ours, theirs = (
+                    is_among(frame.select(unsettled.names), windows.select(unsettled.names))
+                    for frame in (batch.frame, kept_panes)
                 )
-            )
+                kept_panes = pl.concat([batch.frame.filter(~ours), kept_panes.filter(theirs)])
+            batch = batch._of(kept_panes)
         return batch
 
     def _as_declared(self, result: Batch, schema: pl.Schema) -> Batch:

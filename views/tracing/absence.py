@@ -34,7 +34,7 @@ from .drawing import shown_rows
 from .lineage import chosen_rows, newest_first
 from .phrases import count_of, indented, is_of_null_keys, name_of, on, pairs
 from .rows import Rows
-from .stages import above, copied, keys_across, sides_of, with_keys
+from .stages import above, copied, keys_across, sides_of, values_of_both, with_keys
 from .traces import late_rows
 
 Windows = Callable[[PlanId, pl.DataFrame], Sequence[str]]
@@ -238,21 +238,27 @@ class Absence:
         rows = self._rows.rows(source, down)
         if not rows.height:
             return [f"no row has the key {pairs(lookup_values.select(keys))}"], [*pending, (source, down)]
-        late = self._late(place, lookup_values.select(keys))
+        late = self._late(place, lookup_values.select(named))
         return [
             f"{name_of(self._plan, source)} has {count_of(rows)} with {pairs(lookup_values.select(keys))}, none of them in that window in time:",
             *indented(shown_rows(newest_first(rows, ()))),
             *late,
         ], pending
 
-    def _late(self, place: PlanId, keys: pl.DataFrame) -> list[str]:
-        late_frames = [
-            frame
-            for frame in late_rows(self._plan, self._rows.compiled, place)
-            if set(keys.columns) <= set(frame.columns)
+    def _late(self, place: PlanId, windows: pl.DataFrame) -> list[str]:
+        """Return how many rows came too late for windows with these keys and bounds, and how many were taken back too late."""
+        came, taken_back = 0, 0
+        for frame in late_rows(self._plan, self._rows.compiled, place):
+            if set(windows.columns) <= set(frame.columns):
+                late = chosen_rows(frame, windows).drop(BOUNDS, strict=False)
+                diffs = values_of_both(late, late.clear()).get_column(DIFF)  # A row may have missed several windows.
+                came += diffs.clip(0).sum()
+                taken_back -= diffs.clip(None, 0).sum()
+        return [
+            f"{rows:,} row{'' if rows == 1 else 's'} {what} too late, and are in the ledger"
+            for rows, what in ((came, "came"), (taken_back, "taken back"))
+            if rows
         ]
-        late = [rows for frame in late_frames if (rows := chosen_rows(frame, keys)).height]
-        return [f"{count_of(rows)} came too late, and are in the ledger" for rows in late[:1]]
 
     def _no_pair(
         self,
@@ -314,7 +320,8 @@ class Absence:
             nulls_last=[*flags[1], *[False] * len(ties)],
         )
         before = ordered.with_row_index("#").filter(chosen_mask(ordered, row.drop(DIFF)))["#"][0]
-        rank = int(ordered[:before].get_column(DIFF).sum()) + 1
+        # Rows that differ only in lists or structs are ordered by their hashes: it is behind those that are kept.
+        rank = max(int(ordered[:before].get_column(DIFF).sum()), top.count) + 1
         first_of_group = (
             self._rows.rows(place, row.select(top.keys))
             if top.keys

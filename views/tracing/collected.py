@@ -24,6 +24,9 @@ from .indexes import Groups, Indexes, Span
 from .rows import Request, Rows, Steps
 from .stages import joined, keys_across, matching, sides_of, values, values_of_both
 
+ONE_GROUP = pl.DataFrame({"#": [0]})
+"""A row without key columns."""
+
 COMPUTED = (Once, Paired)
 """Stages with state whose rows follow from those of their inputs, key by key."""
 
@@ -105,7 +108,8 @@ class Collections(Rows):
                 return (yield from self._join_steps(join, place, lookup_values))
             case First(keys=keys):
                 if set(keys) <= set(lookup_values.columns):
-                    return self._first(place, lookup_values, lookup_values)
+                    # Without keys there is one group, whatever is looked up, be it all rows.
+                    return self._first(place, lookup_values if keys else ONE_GROUP, lookup_values)
                 rows_of_groups = self._indexes.rows(self._ordered(place).version.parts, lookup_values)
                 return self._first(
                     place,

@@ -141,7 +141,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
                 else input_rows,
             )
         case Panes() as grouped:
-            yield source, without_late(rows, place, _rows_of_panes(rows, source, grouped, here))
+            yield source, _rows_of_panes(rows, place, grouped, here)
         case First(keys=keys) if rows.is_change:
             yield source, rows.rows(source, values(here.select(keys)))
         case Unknown():
@@ -236,7 +236,7 @@ def _changes_of_side(
     return rows.rows(place, values(pl.DataFrame(columns)))
 
 
-def _rows_of_panes(rows: Rows, source: PlanId, grouped: Panes, panes: pl.DataFrame) -> pl.DataFrame:
+def _rows_of_panes(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the windows of these panes.
 
     Raises:
@@ -255,7 +255,9 @@ def _rows_of_panes(rows: Rows, source: PlanId, grouped: Panes, panes: pl.DataFra
     bounds = [name for name in names if name in BOUNDS and name not in grouped.keys]
     down = pl.DataFrame([*down.get_columns(), *(pane_values.get_column(name) for name in bounds)])
     span = span_of(panes, grouped.event_time) if window.needs_event_time else None
-    input_rows = rows.rows(source, values(down), span)
+    (source,) = rows.plan[place].inputs
+    # Rows of other windows that were taken back too late are among them until their windows are compared.
+    input_rows = without_late(rows, place, rows.rows(source, values(down), span))
     own = with_keys(input_rows, columns)
     if by_time:
         return input_rows[

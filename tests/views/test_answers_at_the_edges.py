@@ -1,0 +1,121 @@
+"""What a view says about itself where there are no keys, where rows tie, and where rows are taken back too late."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+
+def _at(second: int) -> datetime:
+    return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [(["k", "n"],), (("k", "n"),), ([pl.col("n"), "k"],), ("k", "n"), (pl.col("k", "n"),)],
+    ids=["names", "tuple", "expressions", "arguments", "one expression"],
+)
+def test_columns_may_be_selected_by_a_list_in_a_proof(columns: tuple[object, ...]) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.String, "n": pl.Int64, "x": pl.Int64}, kind="diffs", retained=True)
+    view = engine.view("v", source.select(*columns))
+    source.push([("a", 1, 5, 1), ("a", 1, 6, 1), ("b", 2, 7, 1)])
+    source.push([("b", 2, 7, -1)])
+    assert view.prove()
+
+
+def test_ties_are_broken_by_ordered_columns_before_lists_in_a_proof_too() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"l": pl.List(pl.Int64), "n": pl.Int64, "by": pl.Int64}, retained=True)
+    view = engine.view("v", source.limit(1, by="by"))
+    source.push([([], 5, 0), ([1], 3, 0)])
+    assert view.read().rows() == [([1], 3, 0)]
+    assert view.prove()
+
+
+def test_a_row_that_ties_is_behind_those_that_are_kept() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"l": pl.List(pl.Int64), "by": pl.Int64}, retained=True)
+    view = engine.view("v", source.limit(1, by="by"))
+    source.push([([1], 0), ([2], 0)])
+    kept = view.read().item(0, "l").to_list()
+    assert "as number 2 by by ascending; only the first 1 is kept" in view.why({"l": [3 - kept[0]]})
+
+
+@pytest.mark.parametrize("is_global", [True, False], ids=["all of time", "sessions"])
+def test_windows_without_keys_that_wait_are_not_proved(is_global: bool) -> None:
+    engine = ec.Engine()
+    source = engine.source(
+        "s",
+        {"t": pl.Datetime("us", "UTC")},
+        event_time="t",
+        watermark=ec.bounded_delay("1m"),
+        retained=True,
+        bounded=True,
+    )
+    windows = source.window(ec.global_window() if is_global else ec.sessions("4s"))
+    view = engine.view("v", windows.trigger(ec.after_watermark()).group_by().agg(n=pl.len()))
+    source.push([(_at(1),), (_at(20),)])
+    found = view.prove()
+    assert found
+    assert list(found.unproved) == ["they wait for their trigger"]
+    assert ("window of all time" if is_global else "window_start 2026-01-01 00:00:") in repr(found)
+    source.push([(_at(21),)], watermark=ec.END_OF_TIME)
+    found = view.prove()
+    assert found and not any(rows.height for rows in found.unproved.values())
+    assert found.rows == (1 if is_global else 2)
+
+
+def test_rows_are_followed_back_through_a_top_k_of_all_rows_by_a_computed_key() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64, "n": pl.Int64}, retained=True)
+    view = engine.view("v", source.top_k(2, by="n").group_by(big=pl.col("n") > 5).agg(c=pl.len()))
+    source.push([(1, 5), (2, 6), (3, 1)])
+    assert view.lineage({"big": True})["s"].rows() == [(2, 6, 1)]
+    assert view.lineage({"big": False})["s"].rows() == [(1, 5, 1)]
+
+
+def test_what_comes_before_a_row_is_shown_where_the_top_k_is_no_view() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64, "n": pl.Int64}, retained=True)
+    view = engine.view("v", source.top_k(1, by="n").filter(pl.col("k") > 0))
+    source.push([(1, 5), (2, 6)])
+    assert view.why({"k": 1}).endswith("What stands for it:\n  k 2, n 6")
+
+
+@pytest.fixture
+def late() -> tuple[ec.Source, ec.View]:
+    engine = ec.Engine()
+    source = engine.source(
+        "s",
+        {"id": pl.Int64, "k": pl.String, "t": pl.Datetime("us", "UTC")},
+        kind="diffs",
+        event_time="t",
+        watermark=ec.bounded_delay("0s"),
+        retained=True,
+    )
+    windows = source.window(ec.fixed("10s")).lateness("0s")
+    view = engine.view("v", windows.group_by("k").agg(n=pl.len()))
+    source.push([(0, "a", _at(1), 1), (1, "a", _at(12), 1), (2, "a", _at(2), 1)])
+    source.push([(3, "a", _at(32), 1)])
+    source.push([(0, "a", _at(1), -1)])
+    return source, view
+
+
+def test_rows_that_were_taken_back_too_late_are_in_no_other_window(late: tuple[ec.Source, ec.View]) -> None:
+    _, view = late
+    assert "id 0" not in repr(view.lineage({"window_start": _at(10)}))
+    assert "id 0" in repr(view.lineage({"window_start": _at(0)}))
+
+
+def test_rows_too_late_for_a_window_are_counted(late: tuple[ec.Source, ec.View]) -> None:
+    source, view = late
+    source.push([(4, "b", _at(3), 1)])
+    source.push([(5, "b", _at(4), 1), (6, "b", _at(14), 1)])
+    assert view.why({"k": "b"}).endswith("\n3 rows came too late, and are in the ledger")
+    assert view.why({"k": "b", "window_start": _at(0)}).endswith("\n2 rows came too late, and are in the ledger")
+    assert "too late" not in view.why({"k": "a", "window_start": _at(40)})
