@@ -263,6 +263,8 @@ def _rows_of_panes(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
         return input_rows[
             of_windows(values(panes.select(*grouped.keys, *BOUNDS)), input_rows, own, grouped.event_time)
         ]
+    if not (columns or bounds):
+        return input_rows  # There is one window for all rows.
     own = pl.DataFrame([*own.get_columns(), *(input_rows.get_column(name) for name in bounds)])
     return input_rows.filter(matching(own, pane_values))
 
