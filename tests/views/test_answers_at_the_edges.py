@@ -135,3 +135,32 @@ def test_rows_too_late_for_a_window_are_counted(late: tuple[ec.Source, ec.View])
     assert view.why({"k": "b"}).endswith("\n3 rows came too late, and are in the ledger")
     assert view.why({"k": "b", "window_start": _at(0)}).endswith("\n2 rows came too late, and are in the ledger")
     assert "too late" not in view.why({"k": "a", "window_start": _at(40)})
+
+
+@pytest.mark.parametrize("method", ["sum", "mean", "median", "min", "max", "n_unique", "quantile"])
+def test_aggregates_of_each_column_are_proved(method: str) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.String, "n": pl.Int64, "x": pl.Float64}, retained=True)
+    arguments = (0.5,) if method == "quantile" else ()
+    view = engine.view("v", getattr(source.group_by("k"), method)(*arguments))
+    source.push([("a", 1, 2.5), ("a", 4, None), ("b", 5, float("nan")), (None, None, -0.0)])
+    assert view.prove().rows == 3
+    assert view.prove()
+
+
+@pytest.mark.parametrize("method", ["min", "max", "n_unique"])
+def test_aggregates_of_each_column_are_proved_in_windows(method: str) -> None:
+    engine = ec.Engine()
+    source = engine.source(
+        "s",
+        {"t": pl.Datetime("us", "UTC"), "k": pl.String, "n": pl.Int64},
+        event_time="t",
+        watermark=ec.bounded_delay("10s"),
+        retained=True,
+    )
+    windows = source.window(ec.fixed("10s")).trigger(ec.after_watermark())
+    view = engine.view("v", getattr(windows.group_by("k"), method)())
+    source.push([(_at(1), "a", 1), (_at(2), "a", 4), (_at(32), "b", 5)])
+    found = view.prove()
+    assert found and found.rows == 1
+    assert list(found.unproved) == ["they wait for their trigger"]

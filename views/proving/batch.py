@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -24,6 +25,10 @@ _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#k
 
 _COUNTS = ("len", "count", "null_count", "n_unique")
 """The aggregates that polars counts in UInt32, and views in Int64."""
+
+
+OF_EACH = ("sum", "mean", "median", "min", "max", "n_unique", "quantile")
+"""The methods of groups that aggregate each column that is not a key."""
 
 
 class Batch:
@@ -373,6 +378,13 @@ class Groups:
         """See ``GroupedCollection.len``."""
         return self.agg(pl.len().alias(name))
 
+    def _of_each(self, aggregate: str, *args: Any, **kwargs: Any) -> Batch:
+        """Return an aggregate of each column that is neither a key nor a bound of a window."""
+        keys, _ = self._numbered(self._batch.rows)
+        taken = {*keys.columns, *(BOUNDS if self._batch.windows is not None else ())}
+        values = [pl.col(name) for name in self._batch.columns if name not in taken]
+        return self.agg([getattr(value, aggregate)(*args, **kwargs) for value in values])
+
     def _aggregated(
         self, rows: pl.DataFrame, numbers: pl.Series, expr: pl.Expr, groups: int
     ) -> list[pl.Series]:
@@ -428,7 +440,9 @@ class Groups:
         return batch._of(first_rows.select(batch.frame.columns))
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse any other method by name."""
+        """Return the method of an aggregate of each column; refuse any other method by name."""
+        if name in OF_EACH:
+            return partial(self._of_each, name)
         raise UnprovableError(f"{name} is not evaluated in a batch")
 
 

@@ -13,7 +13,7 @@ from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH, counted
 
 from ..plan.declared_calls import NAMED, DeclaredCall
-from .batch import DIFF, Batch, Groups
+from .batch import DIFF, OF_EACH, Batch, Groups
 from .merging import Closed
 from .row_frames import is_among
 from .windows import UnprovableError
@@ -213,7 +213,7 @@ class Evaluation:
         if call.method == NAMED:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
-        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest") else None
+        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest", *OF_EACH) else None
         if isinstance(receiver, Groups) and unsettled is not None and unsettled.closed_until is not None:
             receiver = receiver.around(Closed(unsettled.closed_until, unsettled.closed, self._closed_before))
         try:
