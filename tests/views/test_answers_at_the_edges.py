@@ -66,7 +66,8 @@ def test_windows_without_keys_that_wait_are_not_proved(is_global: bool) -> None:
     assert ("window of all time" if is_global else "window_start 2026-01-01 00:00:") in repr(found)
     source.push([(_at(21),)], watermark=ec.END_OF_TIME)
     found = view.prove()
-    assert found and not any(rows.height for rows in found.unproved.values())
+    assert found
+    assert not any(rows.height for rows in found.unproved.values())
     assert found.rows == (1 if is_global else 2)
 
 
@@ -133,7 +134,9 @@ def test_rows_too_late_for_a_window_are_counted(late: tuple[ec.Source, ec.View])
     source.push([(4, "b", _at(3), 1)])
     source.push([(5, "b", _at(4), 1), (6, "b", _at(14), 1)])
     assert view.why({"k": "b"}).endswith("\n3 rows came too late, and are in the ledger")
-    assert view.why({"k": "b", "window_start": _at(0)}).endswith("\n2 rows came too late, and are in the ledger")
+    assert view.why({"k": "b", "window_start": _at(0)}).endswith(
+        "\n2 rows came too late, and are in the ledger"
+    )
     assert "too late" not in view.why({"k": "a", "window_start": _at(40)})
 
 
@@ -162,5 +165,6 @@ def test_aggregates_of_each_column_are_proved_in_windows(method: str) -> None:
     view = engine.view("v", getattr(windows.group_by("k"), method)())
     source.push([(_at(1), "a", 1), (_at(2), "a", 4), (_at(32), "b", 5)])
     found = view.prove()
-    assert found and found.rows == 1
+    assert found
+    assert found.rows == 1
     assert list(found.unproved) == ["they wait for their trigger"]

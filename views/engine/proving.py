@@ -259,7 +259,9 @@ class Prover:
         if place in self._compiled.trackers:
             windows = open_windows(self._compiled, self._plan, place)
             is_pending = windows.state[PENDING] != 0
-            pending = windows.frame.filter(pl.Series(is_pending)) if shown else ALL_TIME.head(is_pending.sum())
+            pending = (
+                windows.frame.filter(pl.Series(is_pending)) if shown else ALL_TIME.head(is_pending.sum())
+            )
             windows_by_reason[WAITING] = _chosen(pending, shown)
         late = [
             pl.DataFrame(

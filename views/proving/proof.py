@@ -213,7 +213,9 @@ class Evaluation:
         if call.method == NAMED:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
-        unsettled = self._unsettled(call.result) if call.method in ("agg", "len", "latest", *OF_EACH) else None
+        unsettled = (
+            self._unsettled(call.result) if call.method in ("agg", "len", "latest", *OF_EACH) else None
+        )
         if isinstance(receiver, Groups) and unsettled is not None and unsettled.closed_until is not None:
             receiver = receiver.around(Closed(unsettled.closed_until, unsettled.closed, self._closed_before))
         try:

@@ -251,7 +251,9 @@ class Absence:
         for frame in late_rows(self._plan, self._rows.compiled, place):
             if set(windows.columns) <= set(frame.columns):
                 late = chosen_rows(frame, windows).drop(BOUNDS, strict=False)
-                diffs = values_of_both(late, late.clear()).get_column(DIFF)  # A row may have missed several windows.
+                diffs = values_of_both(late, late.clear()).get_column(
+                    DIFF
+                )  # A row may have missed several windows.
                 came += diffs.clip(0).sum()
                 taken_back -= diffs.clip(None, 0).sum()
         return [

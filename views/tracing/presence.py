@@ -69,7 +69,9 @@ class Presence:
                 window = [name for name in (*keys, *BOUNDS) if name in here.columns]
                 origin = f"made of {count_of(self._below(node.inputs[0], stages))} of {names[0]}"
                 return [
-                    f"{these('window', here.select(window))} {origin}" if window else f"the one window is {origin}"
+                    f"{these('window', here.select(window))} {origin}"
+                    if window
+                    else f"the one window is {origin}"
                 ]
             case Paired(kind=kind) as shape:
                 if kind == "anti":
