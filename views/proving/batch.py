@@ -381,8 +381,8 @@ class Groups:
     def _of_each(self, aggregate: str, *args: Any, **kwargs: Any) -> Batch:
         """Return an aggregate of each column that is neither a key nor a bound of a window."""
         keys, _ = self._numbered(self._batch.rows)
-        taken = {*keys.columns, *(BOUNDS if self._batch.windows is not None else ())}
-        values = [pl.col(name) for name in self._batch.columns if name not in taken]
+        not_values = {*keys.columns, *(BOUNDS if self._batch.windows is not None else ())}
+        values = [pl.col(name) for name in self._batch.columns if name not in not_values]
         return self.agg([getattr(value, aggregate)(*args, **kwargs) for value in values])
 
     def _aggregated(

@@ -250,12 +250,13 @@ class Absence:
         came, taken_back = 0, 0
         for frame in late_rows(self._plan, self._rows.compiled, place):
             if set(windows.columns) <= set(frame.columns):
-                late = chosen_rows(frame, windows).drop(BOUNDS, strict=False)
-                diffs = values_of_both(late, late.clear()).get_column(
-                    DIFF
-                )  # A row may have missed several windows.
-                came += diffs.clip(0).sum()
-                taken_back -= diffs.clip(None, 0).sum()
+                late = chosen_rows(frame, windows)
+                if not set(BOUNDS) <= set(windows.columns):  # A row may have missed several windows.
+                    late = late.drop(BOUNDS, strict=False)
+                    late = values_of_both(late, late.clear())
+                diffs = late.get_column(DIFF)
+                came += int(diffs.clip(0).sum())
+                taken_back -= int(diffs.clip(None, 0).sum())
         return [
             f"{rows:,} row{'' if rows == 1 else 's'} {what} too late, and are in the ledger"
             for rows, what in ((came, "came"), (taken_back, "taken back"))

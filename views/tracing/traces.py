@@ -202,14 +202,14 @@ def _rows_of_side(
         by_key = _is_null(own, height)
         if may_be_padded(join, 1 - side):
             by_key &= ~_is_null(other, height)
-    found = Delta.empty(rows.plan[place].schema).frame
+    side_rows = Delta.empty(rows.plan[place].schema).frame
     if own.width and not by_key.all():
-        found = rows.rows(place, values(own.filter(~by_key)))
+        side_rows = rows.rows(place, values(own.filter(~by_key)))
     if by_key.any():
         keys = (join.left_keys, join.right_keys)
         partners = rows.rows(place, keys_across(other.filter(by_key), keys[1 - side], keys[side]))
-        found = values_of_both(found, partners)
-    return found
+        side_rows = values_of_both(side_rows, partners)
+    return side_rows
 
 
 def _is_null(part: pl.DataFrame, height: int) -> Mask:
