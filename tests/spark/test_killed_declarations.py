@@ -24,7 +24,7 @@ from spark.conftest import write_one_file
 from spark.doomed_declaration import SALES, declared, started, until_it_is_killed
 from spark.offered import forget_everything
 from spark.test_spark_kill import long_only
-from spark.twins import counted
+from spark.twins import require_views
 from started import paths
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -97,11 +97,7 @@ def test_killed_while_a_view_is_declared(
             assert tuple(query.views) == names
             truth = declared(*names)
             truth.push("sales", pl.concat(BATCHES))
-            for name, view in truth.views.items():
-                own = query.view(name)
-                assert counted([own.read()]) == counted([view.read()]), name
-                deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
-                assert deltas == counted([view.read()]), name
+            require_views(query, truth)
         finally:
             query.stop()
         assert verify(store).faults == ()

@@ -16,7 +16,7 @@ from spark.conftest import write_one_file
 from spark.doomed_streams import HITS, NAMES, declared, started, until_it_is_killed
 from spark.test_killed_declarations import ended, killed
 from spark.test_spark_kill import long_only
-from spark.twins import counted
+from spark.twins import require_views
 
 HIT_ROWS = [
     pl.DataFrame({"ip": [at % 7 for at in rows], "bytes": [at * at % 31 for at in rows]}, schema=HITS)
@@ -106,10 +106,6 @@ def require_the_same(query: Any, names: bool) -> None:
         if names:
             truth.push("names", pl.concat(NAME_ROWS))
         assert set(query.views) == set(truth.views)
-        for name, view in truth.views.items():
-            own = query.view(name)
-            assert counted([own.read()]) == counted([view.read()]), name
-            deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
-            assert deltas == counted([view.read()]), name
+        require_views(query, truth)
     finally:
         query.stop()

@@ -195,12 +195,14 @@ def killed(done: Sequence[tuple[str, str]]) -> Sequence[int]:
 
 
 def of_every_kind(done: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
-    """The first and the last of the operations on each folder, and all that write the record of an epoch."""
+    """The first, the last and the middle one of the operations on each folder, and all that write the record of an epoch."""
     kinds: dict[tuple[str, str], list[int]] = {}
     for number, (operation, name) in enumerate(done):
         kinds.setdefault((operation, name.partition("/")[0]), []).append(number)
     return {
-        kind: numbers if kind == ("put", "commits") else sorted({numbers[0], numbers[-1]})
+        kind: numbers
+        if kind == ("put", "commits")
+        else sorted({numbers[0], numbers[len(numbers) // 2], numbers[-1]})
         for kind, numbers in kinds.items()
     }
 

@@ -182,3 +182,12 @@ def entered(refused: Any) -> list[str]:
         for one in refused
         for row in one.frame.iter_rows()
     )
+
+
+def require_views(query: Any, truth: ec.Engine) -> None:
+    """Check that the views of a query, and the sums of all their deltas, are those of an embedded engine."""
+    for name, view in truth.views.items():
+        own = query.view(name)
+        assert counted([own.read()]) == counted([view.read()]), name
+        deltas = counted([delta.drop("_epoch") for delta in own.deltas()])
+        assert deltas == counted([view.read()]), name
