@@ -290,11 +290,13 @@ class Spine(Totals):
             if self.keeps_runs:
                 self._settle(version)
             runs, waiting = parts = version.parts
-            every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
-            version.merged.append(merge(self.layout, every) if every else self._nothing)
-            merged = version.merged[0]
-            if len(every) > 1 or waiting:
-                into = tuple(filter(len, [merged]))
+            merged = version.whole
+            if merged is None:
+                every = runs if not waiting else (*runs, self._sorted_waiting(waiting))
+                merged = merge(self.layout, every) if every else self._nothing
+            version.merged.append(merged)
+            if len(runs) > 1 or waiting:
+                into = tuple(filter(len, version.merged[:1]))
                 if waiting:
                     version.settle(into)
                 if not self.keeps_runs:
@@ -356,8 +358,7 @@ class Spine(Totals):
 
     def share(self, version: Version) -> None:
         """Become a version of another spine with the same layout. Nothing is copied, sorted or merged. Cost: none."""
-        # Merges that are under way go on where they were begun.
-        self.version = version.with_parts(*version.parts, merging=())
+        self.version = version.shared()
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:

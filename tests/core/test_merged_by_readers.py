@@ -102,3 +102,22 @@ def test_what_was_merged_of_other_runs_is_not_taken() -> None:
     spine.stage(run_of([(1, 1)]))
     spine.commit()
     assert held_in(spine) == {word: 4 + (word == 1) for word in range(400)}
+
+
+def test_a_state_that_is_shared_takes_the_merge_of_its_origins_readers_and_gives_none() -> None:
+    origin, shared = Spine(Layout()), Spine(Layout())
+    for word in range(3):
+        origin.stage(run_of([(word, 1), (word + 10, 1)]))
+        origin.commit()
+    shared.share(origin.version)
+    later = Spine(Layout())
+    later.share(shared.version)
+    held = held_in(shared)
+    assert origin.version.whole is None
+    assert held_in(origin) == held
+    assert shared.version.whole is origin.version.whole
+    assert later.merged() is origin.merged()
+    later.stage(run_of([(7, 1)]))
+    later.commit()
+    assert later.version.whole is None
+    assert held_in(later) == {**held, 7: 1}

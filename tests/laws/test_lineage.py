@@ -218,6 +218,26 @@ def test_a_look_up_costs_what_it_finds() -> None:
     assert own.touched - touched <= 60
 
 
+def test_a_look_up_after_reads_and_epochs_costs_what_they_added() -> None:
+    """Readers merge the runs of the views that they read: rows that were looked up before are not sorted again for that."""
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, retained=True)
+    shops = engine.view("shops", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    totals = engine.view("totals", shops.group_by("total").agg(shops=pl.len()))
+    numbers = pl.int_range(20_000, eager=True)
+    for start in range(0, 20_000, 1000):
+        engine.push("sales", {"shop": numbers[start : start + 1000], "price": numbers[start : start + 1000]})
+    assert totals.lineage({"total": 7})["sales"].rows() == [(7, 7, 1)]
+    for epoch in range(1, 5):
+        shops.read()
+        totals.read()
+        indexed = engine._indexes.indexed
+        engine.push("sales", {"shop": [7, epoch * 100], "price": [100_000, 100_000]})
+        found = totals.lineage({"total": 7 + epoch * 100_000})["sales"]
+        assert found["_diff"].sum() == 1 + epoch
+        assert engine._indexes.indexed - indexed <= 50
+
+
 @pytest.mark.parametrize(("view", "row", "expected"), CASES)
 def test_rows_are_followed_through_each_call(view: str, row: Any, expected: Any) -> None:
     found = started().views[view].lineage(row)

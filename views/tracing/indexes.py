@@ -289,11 +289,18 @@ def _touched(readable: Readable, before: Sequence[Version], now: Sequence[Versio
     changed = []
     for spine, was, is_now in zip(readable.reads, before, now, strict=True):
         if was is not is_now:
-            runs = [{id(run): run for run in spine.at(version).runs} for version in (was, is_now)]
-            changed += [
-                runs[side][each].keys for side in (0, 1) for each in runs[side].keys() - runs[1 - side].keys()
-            ]
+            runs_before, runs_now = spine.at(was).runs, spine.at(is_now).runs
+            if was.whole is not None and any(run is was.whole for run in runs_now):
+                runs_before = (
+                    was.whole,
+                )  # A reader has merged the runs of before since, which changes no group.
+            changed += [run.keys for run in _only_in(runs_before, runs_now) + _only_in(runs_now, runs_before)]
     return group(Keys.concat(changed)).keys if changed else Keys(np.zeros(0, np.uint64))
+
+
+def _only_in(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
+    """Return the runs that the others do not have."""
+    return [run for run in runs if not any(run is other for other in others)]
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
