@@ -129,6 +129,83 @@ def test_rows_that_were_taken_back_too_late_are_in_no_other_window(late: tuple[e
     assert "id 0" in repr(view.lineage({"window_start": _at(0)}))
 
 
+def test_rows_that_were_taken_back_too_late_are_in_the_lineage_of_their_window(
+    late: tuple[ec.Source, ec.View],
+) -> None:
+    source, view = late
+    found = view.lineage({"window_start": _at(0)})
+    assert sorted(found["s"].rows()) == [(0, "a", _at(1), 1), (2, "a", _at(2), 1)]
+    (remark,) = found.remarks
+    assert remark.startswith("1 row was taken back too late for view 'v': it counts in the window")
+    source.push([(2, "a", _at(2), -1)])
+    found = view.lineage({"window_start": _at(0)})
+    assert sorted(found["s"].rows()) == [(0, "a", _at(1), 1), (2, "a", _at(2), 1)]
+    assert "2 rows were taken back too late" in found.remarks[0]
+    assert "is made of 2 rows" in view.why({"window_start": _at(0)})
+    assert view.lineage({"window_start": _at(10)}).remarks == ()
+
+
+def test_rows_that_were_taken_back_too_late_end_where_columns_are_computed() -> None:
+    engine = ec.Engine()
+    source = engine.source(
+        "s",
+        {"id": pl.Int64, "t": pl.Datetime("us", "UTC")},
+        kind="diffs",
+        event_time="t",
+        watermark=ec.bounded_delay("0s"),
+        retained=True,
+    )
+    twice = source.with_columns(twice=pl.col("id") * 2)
+    view = engine.view("v", twice.window(ec.fixed("10s")).lateness("0s").group_by().agg(n=pl.len()))
+    source.push([(0, _at(1), 1), (1, _at(1), 1), (9, _at(59), 1)])
+    source.push([(0, _at(1), -1)])
+    found = view.lineage({"window_start": _at(0)})
+    assert found["s"]["id"].to_list() == [1]
+    (end,) = set(found) - {"s"}
+    assert found[end].rows() == [(0, _at(1), 0, 1)]
+    assert "is made of 2 rows" in view.why({"window_start": _at(0)})
+
+
+def test_rows_that_wait_for_a_trigger_are_remarked() -> None:
+    engine = ec.Engine()
+    source = engine.source(
+        "s", {"k": pl.String, "t": pl.Datetime("us", "UTC")}, event_time="t", retained=True
+    )
+    windows = source.window(ec.fixed("1h")).trigger(ec.repeat(ec.after_count(2)))
+    view = engine.view("v", windows.group_by("k").agg(n=pl.len()))
+    source.push([("a", _at(1)), ("b", _at(1)), ("a", _at(2)), ("b", _at(2))])
+    assert view.lineage({"k": "a"}).remarks == ()
+    source.push([("a", _at(3))])
+    (remark,) = view.lineage({"k": "a"}).remarks
+    assert "they wait for its trigger" in remark
+    assert view.lineage({"k": "b"}).remarks == ()
+    lines = view.why("a").splitlines()
+    assert "    for 1 more row: 1 of 2 are there" in lines
+    assert "view 'v' has it:" in lines
+    assert remark in lines
+    source.push([("c", _at(3))])
+    assert "view 'v' has" not in view.why("c")
+
+
+def test_the_one_row_of_a_view_without_keys_is_shown() -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.String}, retained=True)
+    views = {
+        "g": source.window(ec.global_window()).group_by().agg(n=pl.len()),
+        "h": source.group_by().agg(n=pl.len()),
+    }
+    for name, collection in views.items():
+        engine.view(name, collection)
+    assert engine.views["g"].why({"n": 2}).splitlines()[0] == "view 'g' has no row with n 2"
+    source.push([("a",), ("b",), ("c",)])
+    for name in views:
+        assert engine.views[name].why({"n": 2}).splitlines() == [
+            f"view {name!r} has no row with n 2",
+            f"view {name!r} has 1 row, not with n 2:",
+            "  n 3",
+        ]
+
+
 def test_rows_too_late_for_a_window_are_counted(late: tuple[ec.Source, ec.View]) -> None:
     source, view = late
     source.push([(4, "b", _at(3), 1)])

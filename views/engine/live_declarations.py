@@ -187,9 +187,9 @@ class LiveDeclarations(ServedViews, ABC):
             tracer, now = self._tracer(), self.published()
         return tracer.history(self.views[view], key, since, now)
 
-    def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
+    def why_row(self, view: str, row: Mapping[str, object], *, if_present: bool = False) -> list[str]:
         """Explain line by line why a row of a view is there or not; see ``View.why``."""
-        return self._tracer().why(view, row, self._last_instant() or 0)
+        return self._tracer().why(view, row, self._last_instant() or 0, if_present=if_present)
 
     def _tracer(self) -> Tracer:
         fork = self.fork()

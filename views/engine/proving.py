@@ -27,7 +27,7 @@ from ..plan.windowed import panes_of
 from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
 from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
 from ..tracing.stages import with_keys
-from ..tracing.traces import late_rows
+from ..tracing.window_rows import late_rows
 from .published import Published
 from .view import View
 

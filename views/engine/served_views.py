@@ -98,15 +98,15 @@ class ServedViews(ABC):
             return WindowQueries(self._plan, compiled, view).why(key, window, self._last_instant() or 0)
 
         is_waiting = self._running.steadily(lambda compiled: self._waits(compiled, view))
-        if row is None or (is_waiting and is_of_window):
-            window_lines = self._running.steadily(lines)
-            is_open = row is None or not window_lines[0].startswith(NO_WINDOW)
-            return window_lines if is_open or row is None else [*window_lines, *self.why_row(view, row)]
-        return self.why_row(view, row)
+        window_lines = self._running.steadily(lines) if row is None or (is_waiting and is_of_window) else []
+        if row is None:
+            return window_lines
+        is_open = bool(window_lines) and not window_lines[0].startswith(NO_WINDOW)
+        return [*window_lines, *self.why_row(view, row, if_present=is_open)]
 
     @abstractmethod
-    def why_row(self, view: str, row: Mapping[str, object]) -> list[str]:
-        """Explain line by line why a row of a view is there or not."""
+    def why_row(self, view: str, row: Mapping[str, object], *, if_present: bool = False) -> list[str]:
+        """Explain line by line why a row of a view is there or not; with ``if_present`` nothing where it is not."""
 
     def _waits(self, compiled: Compiled, view: str) -> bool:
         """Return whether windows of a view wait for a trigger."""

@@ -77,8 +77,12 @@ class Tracer:
         )
         return history(self._plan, self._compiled, kept_changes, row_changes)
 
-    def why(self, view: str, row: Mapping[str, object], instant: int) -> list[str]:
-        """Explain line by line why a row of a view is there or not; ``instant`` is the last processing time. See ``View.why``.
+    def why(
+        self, view: str, row: Mapping[str, object], instant: int, *, if_present: bool = False
+    ) -> list[str]:
+        """Explain line by line why a row of a view is there or not; with ``if_present`` nothing where it is not.
+
+        ``instant`` is the last processing time. See ``View.why``.
 
         Raises:
             InputError: a value does not go with its column.
@@ -91,7 +95,8 @@ class Tracer:
             queries = WindowQueries(self._plan, self._compiled, view, grouping)
             return queries.why_waiting(keys.row(0, named=True) if keys.width else {}, instant)
 
-        return Reasons(collections, tuple(self._compiled.ledger.refused), windows).of(place, lookup_values)
+        reasons = Reasons(collections, tuple(self._compiled.ledger.refused), windows)
+        return reasons.of(place, lookup_values, if_present=if_present)
 
     def _recorded(self, source: str) -> pl.DataFrame | None:
         """Return the recorded rows of a source with their epochs; None if rows are not recorded."""

@@ -40,12 +40,12 @@ class OpenWindows:
         is_chosen = pl.Series(np.ones(len(self.keys), np.bool_))
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
-            is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
+            is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))
         for name, value in zip(BOUNDS, bounds_of(where, window), strict=False):
             if name not in self.frame.columns:
                 raise InputError(f"{where}: its one window covers all of time; leave out window=")
             column = self.frame.get_column(name)
-            is_chosen &= column.eq_missing(_literal(where, name, value, column.dtype))
+            is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))
         places = np.flatnonzero(is_chosen.to_numpy())
         state = {name: column[places] for name, column in self.state.items()}
         return OpenWindows(self.keys.take(places), gather(self.frame, places), state)
@@ -110,7 +110,7 @@ def bounds_of(where: str, window: object) -> tuple[object, ...]:
     return bounds
 
 
-def _literal(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
+def literal_of(where: str, name: str, value: object, dtype: pl.DataType) -> pl.Series:
     """Return a value as a literal of the column's type; 1.5 or "1" for a column of whole numbers is refused."""
     if has_times(dtype):
         return time_value(where, name, value, dtype)

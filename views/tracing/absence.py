@@ -35,7 +35,7 @@ from .lineage import chosen_rows, newest_first
 from .phrases import count_of, indented, is_of_null_keys, name_of, on, pairs
 from .rows import Rows
 from .stages import above, copied, keys_across, sides_of, values_of_both, with_keys
-from .traces import late_rows
+from .window_rows import late_rows
 
 Windows = Callable[[PlanId, pl.DataFrame], Sequence[str]]
 """Explains what the open windows of a grouping wait for, of those with these values."""
@@ -181,8 +181,9 @@ class Absence:
             return [
                 f"{name_of(self._plan, place)} makes no row of those with {pairs(lookup_values.select(equal_names))}"
             ]
+        having = f" with {pairs(lookup_values.select(equal_names))}" if equal_names else ""
         return [
-            f"{name_of(self._plan, place)} has {count_of(rows)} with {pairs(lookup_values.select(equal_names))}, not with {pairs(lookup_values.select(others))}:",
+            f"{name_of(self._plan, place)} has {count_of(rows)}{having}, not with {pairs(lookup_values.select(others))}:",
             *indented(shown_rows(rows.select(*equal_names, *others, DIFF))),
         ]
 
@@ -196,6 +197,8 @@ class Absence:
     ) -> tuple[list[str], list[tuple[PlanId, pl.DataFrame]]]:
         (source,) = self._plan[place].inputs
         named = [name for name in lookup_values.columns if name in keys]
+        if not keys and self._times(place, pl.DataFrame()):
+            return self._differs(place, lookup_values, ()), pending
         if not named:
             return [f"no group of {name_of(self._plan, place)} has {pairs(lookup_values)}"], pending
         if len(named) < lookup_values.width and self._rows.rows(place, lookup_values.select(named)).height:
@@ -230,6 +233,8 @@ class Absence:
             and self._rows.rows(place, lookup_values.select(named)).height
         ):
             return self._differs(place, lookup_values, named), pending
+        if not (grouped.keys or BOUNDS[0] in self._plan[place].schema) and self._times(place, pl.DataFrame()):
+            return self._differs(place, lookup_values, ()), pending
         lines = list(self._windows(place, lookup_values.select(named)))
         keys = [name for name in named if name not in BOUNDS]
         if not keys or lines:

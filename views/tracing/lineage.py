@@ -14,6 +14,7 @@ from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..connectors.nested_times import has_times
 from ..connectors.pushed_frames import time_value
+from ..inspection.open_windows import literal_of
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.row_frames import is_among
@@ -173,10 +174,8 @@ def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
             continue
         try:
             column = pl.Series(name, [value], schema[name])
-        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-            raise InputError(
-                f"view {view!r}: {name} {value!r} does not go with the column, which is {schema[name]}"
-            ) from error
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            column = literal_of(f"view {view!r}", name, value, schema[name])
         one_row.append(column)
     return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in one_row])
 

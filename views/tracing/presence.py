@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import polars as pl
 
+from evercurrent.core.columns.kernels import stack
 from evercurrent.core.data.schema import DIFF, listed
 
 from ..plan.nodes import BOUNDS, PlanId
@@ -24,7 +24,7 @@ from .drawing import shown_rows
 from .lineage import newest_first
 from .phrases import count_of, indented, is_of_null_keys, name_of, on, these
 from .rows import Rows
-from .traces import UntraceableError, traced
+from .traces import Trace, UntraceableError, traced
 
 
 class Presence:
@@ -46,28 +46,24 @@ class Presence:
                 lines.append(f"{name_of(self._plan, at)} has {count_of(trace.ends[at])}:")
                 lines += indented(shown_rows(newest_first(trace.ends[at], ())))
             else:
-                lines += self._step(
-                    at, here, [source for source, to in trace.edges if to == at], trace.stages
-                )
+                lines += self._step(at, here, trace)
         return [*lines, *trace.remarks]
 
-    def _step(
-        self, at: PlanId, here: pl.DataFrame, sources: Sequence[PlanId], stages: dict[PlanId, pl.DataFrame]
-    ) -> list[str]:
+    def _step(self, at: PlanId, here: pl.DataFrame, trace: Trace) -> list[str]:
         """Explain in a line how rows of a stage were made."""
-        node = self._plan[at]
+        node, sources = self._plan[at], [source for source, to in trace.edges if to == at]
         names = [name_of(self._plan, source) for source in node.inputs]
         match node.operation.shape:
             case Chosen():
                 return [f"{node.label} lets it pass"]
             case Grouped(keys=keys):
-                origin = f"made of {count_of(self._below(node.inputs[0], stages))} of {names[0]}"
+                origin = f"made of {count_of(self._below(node.inputs[0], trace))} of {names[0]}"
                 return [
                     f"{these('group', here.select(keys))} {origin}" if keys else f"the one group is {origin}"
                 ]
             case Panes(keys=keys):
                 window = [name for name in (*keys, *BOUNDS) if name in here.columns]
-                origin = f"made of {count_of(self._below(node.inputs[0], stages))} of {names[0]}"
+                origin = f"made of {count_of(self._below(node.inputs[0], trace))} of {names[0]}"
                 return [
                     f"{these('window', here.select(window))} {origin}"
                     if window
@@ -87,7 +83,7 @@ class Presence:
             case First(count=count, keys=keys):
                 return [f"it is among the first {count}{' of its group' if keys else ''} ({node.label})"]
             case Once():
-                below = self._below(node.inputs[0], stages)
+                below = self._below(node.inputs[0], trace)
                 total = int(below.get_column(DIFF).sum()) if DIFF in below.columns else below.height
                 return [f"it stands for {total} equal row{'' if total == 1 else 's'} of {names[0]}"]
             case Union() if not any(map(partial(is_of_null_keys, self._plan), node.inputs)):
@@ -97,8 +93,12 @@ class Presence:
             case _:
                 return []
 
-    def _below(self, source: PlanId, stages: dict[PlanId, pl.DataFrame]) -> pl.DataFrame:
-        below = stages.get(source)
+    def _below(self, source: PlanId, trace: Trace) -> pl.DataFrame:
+        below = trace.stages.get(source)
         if below is None or not below.height:
             return pl.DataFrame({DIFF: pl.Series([], dtype=pl.Int64)})
-        return self._rows.rows(source, below) if self._rows.holds(source) else below
+        if not self._rows.holds(source):
+            return below
+        taken_back = trace.taken_back.get(source)
+        there = self._rows.rows(source, below)
+        return there if taken_back is None else stack([there, taken_back.select(there.columns)])

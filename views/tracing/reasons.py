@@ -26,14 +26,17 @@ class Reasons:
         self._presence = Presence(rows)
         self._absence = Absence(rows, refused, windows)
 
-    def of(self, place: PlanId, lookup_values: pl.DataFrame) -> list[str]:
-        """Explain line by line why the rows of a stage with these values are there, or why there is none."""
+    def of(self, place: PlanId, lookup_values: pl.DataFrame, *, if_present: bool = False) -> list[str]:
+        """Explain line by line why the rows of a stage with these values are there, or why there is none.
+
+        With ``if_present`` there are no lines where there is no such row.
+        """
         name = name_of(self._rows.plan, place)
         if not self._rows.holds(place):
             return [f"{name} keeps no rows, so it is not known whether it has {pairs(lookup_values)}"]
         present_rows = self._rows.rows(place, lookup_values)
         if not present_rows.filter(pl.col(DIFF) > 0).height:
-            return self._absence.of(place, lookup_values)
+            return [] if if_present else self._absence.of(place, lookup_values)
         return [
             f"{name} has it:",
             *indented(shown_rows(newest_first(present_rows, ()))),

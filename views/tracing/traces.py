@@ -11,11 +11,8 @@ import polars as pl
 from evercurrent.core.columns.kernels import Mask, gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.state.ledger import MISSED
 
-from ..compiler.builder import Compiled
 from ..plan.nodes import BOUNDS, PlanId
-from ..plan.plan import Plan
 from ..plan.shapes import (
     Assigned,
     Computed,
@@ -44,6 +41,7 @@ from .stages import (
     values_of_both,
     with_keys,
 )
+from .window_rows import end_of_taken_back, taken_back_too_late, unemitted, without_late
 
 Origin = tuple[PlanId, pl.DataFrame]
 """A stage, and the rows of it from which others come."""
@@ -61,13 +59,27 @@ class UntraceableError(Exception):
 class Trace:
     """The rows of each stage that were passed, from the view to the sources, and the edges between stages.
 
-    ``ends`` are the stages at which it ends, with their rows and ``_diff``; ``remarks`` say why one is not a source.
+    ``ends`` are the stages at which it ends, with their rows and ``_diff``; ``remarks`` say why one is not a source, and what
+    is to be known of the rows of windows. ``taken_back`` has rows of the inputs of windows that were taken back too late.
     """
 
     stages: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
     edges: list[tuple[PlanId, PlanId]] = field(default_factory=list)
     ends: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    taken_back: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
+
+    def add_taken_back(self, rows: Rows) -> None:
+        """Add the rows that were taken back too late to the ends that had them."""
+        for at, taken_back in self.taken_back.items():
+            end, above_end, of_end = end_of_taken_back(rows.plan, at, taken_back)
+            if end == above_end:
+                continue
+            there = [self.ends[end]] if end in self.ends else []
+            self.ends[end] = Delta(stack([*there, of_end])).consolidate().frame
+            self.stages[end] = values(self.ends[end])
+            if (end, above_end) not in self.edges:
+                self.edges.append((end, above_end))
 
 
 def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
@@ -94,6 +106,7 @@ def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
             if origin_rows.height:
                 trace.edges.append((source, at))
                 pending.setdefault(source, []).append(origin_rows)
+    trace.add_taken_back(rows)
     return trace
 
 
@@ -107,7 +120,29 @@ def _origins(rows: Rows, place: PlanId, here: pl.DataFrame, trace: Trace) -> lis
     trace.remarks += [remark for source in missing if (remark := _missing(rows, source)) not in trace.remarks]
     if len(missing) == len(node.inputs):
         return None
-    return [(source, part) for source, part in before(rows, place, here) if source not in missing]
+    origins = [(source, part) for source, part in before(rows, place, here) if source not in missing]
+    if isinstance(node.operation.shape, Panes) and not rows.is_change:
+        _remark_on_window(rows, place, here, origins, trace)
+    return origins
+
+
+def _remark_on_window(
+    rows: Rows, place: PlanId, panes: pl.DataFrame, origins: list[Origin], trace: Trace
+) -> None:
+    """Note which rows of a window are in its pane and no longer in its input, and whether others are not in its pane yet."""
+    if unemitted(rows.compiled, place, panes):
+        trace.remarks.append(
+            "a window has rows that its pane does not have yet, as they wait for its trigger: they may be among these"
+        )
+    for source, window_rows in origins:
+        taken_back = taken_back_too_late(rows, place, window_rows)
+        if taken_back.height:
+            trace.taken_back[source] = taken_back
+            count = int(taken_back.get_column(DIFF).sum())
+            trace.remarks.append(
+                f"{count:,} {'row was' if count == 1 else 'rows were'} taken back too late for {rows.plan.name_of(place)}: "
+                f"{'it counts' if count == 1 else 'they count'} in the window, and the ledger has what was refused"
+            )
 
 
 def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
@@ -267,31 +302,6 @@ def _rows_of_panes(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
         return input_rows  # There is one window for all rows.
     own = pl.DataFrame([*own.get_columns(), *(input_rows.get_column(name) for name in bounds)])
     return input_rows.filter(matching(own, pane_values))
-
-
-def without_late(rows: Rows, place: PlanId, input_rows: pl.DataFrame) -> pl.DataFrame:
-    """Leave out the rows that came too late for the windows of a grouping, as far as the ledger still has them."""
-    late = [
-        entry
-        for entry in late_rows(rows.plan, rows.compiled, place)
-        if set(input_rows.columns) <= set(entry.columns)
-    ]
-    if not (late and input_rows.height):
-        return input_rows
-    refused = stack([frame.select(input_rows.columns) for frame in late]).with_columns(-pl.col(DIFF))
-    return Delta(stack([input_rows, refused])).consolidate().frame.filter(pl.col(DIFF) > 0)
-
-
-def late_rows(plan: Plan, compiled: Compiled, place: PlanId) -> list[pl.DataFrame]:
-    """Return the rows in the ledger that came too late for windows of a grouping, each with the bounds of one it missed."""
-    reason, frames = f"too late for {plan.name_of(place)}:", []
-    for entry in compiled.ledger.refused:
-        if entry.reason.startswith(reason):
-            frame = entry.frame
-            if MISSED in frame.columns:
-                frame = frame.drop(BOUNDS).explode(MISSED, empty_as_null=False).unnest(MISSED)
-            frames.append(frame)
-    return frames
 
 
 def _missing(rows: Rows, place: PlanId) -> str:
