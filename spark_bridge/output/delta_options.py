@@ -33,6 +33,9 @@ WRITER_OPTIONS = ("path", "app", "source")
 LATEST, CONTENTS = "latest", "contents"
 """Values of ``since``: only new epochs; and first the contents. ``latest`` is one of ``versionAsOf`` too."""
 
+STARTING = "startingEpoch"
+"""The option with the first epoch itself, which is one more than ``since``."""
+
 LAST = -1
 """The version that stands for the last commit."""
 
@@ -47,6 +50,7 @@ class ReadOptions:
     ``since`` is the epoch after which deltas begin; None for deltas from now on, and for those that follow the contents, if
     ``has_contents``. ``version`` is the epoch whose contents are read in place of deltas, -1 for the last one, None for deltas.
     ``app`` declares the view. ``keys`` are those by which updates are told from deletions and insertions, if ``change_types``.
+    ``since_name`` and ``until_name`` are the options by which ``since`` and ``until`` were given.
     """
 
     path: str
@@ -59,6 +63,8 @@ class ReadOptions:
     app: str | None = None
     change_types: bool = False
     keys: tuple[str, ...] = ()
+    since_name: str = "since"
+    until_name: str = "until"
 
     @property
     def where(self) -> str:
@@ -73,15 +79,21 @@ class ReadOptions:
         """
         log = CommitLog(store_at(self.path))
         last = log.last
+        from_now_on = "'latest' for what comes from now on"
         for name, epoch, otherwise in (
-            ("since", self.since, "'latest' for what comes from now on"),
-            ("until", self.until, "leave it out"),
+            (
+                self.since_name,
+                self.since,
+                f"since {from_now_on}" if self.since_name == STARTING else from_now_on,
+            ),
+            (self.until_name, self.until, "leave it out"),
             ("versionAsOf", self.version, "'latest'"),
         ):
             if epoch is not None and last is not None and epoch > last.epoch:
+                shown, most = (epoch + 1, "the next") if name == STARTING else (epoch, "that")
                 raise InputError(
-                    f"format {FORMAT!r}: option {name!r} is {epoch}, and {self.where} is at epoch {last.epoch}; give one "
-                    f"up to that, or {otherwise}"
+                    f"format {FORMAT!r}: option {name!r} is {shown}, and {self.where} is at epoch {last.epoch}; give one "
+                    f"up to {most}, or {otherwise}"
                 )
         return log
 
@@ -110,10 +122,13 @@ def read_options(options: Any) -> ReadOptions:
         app=options.get("app"),
         change_types=_flag(options, "changeTypes"),
         keys=tuple(name.strip() for name in options.get("key", "").split(",") if name.strip()),
+        since_name="since" if options.get(STARTING) is None else STARTING,
+        until_name="until" if options.get("endingEpoch") is None else "endingEpoch",
     )
     if checked.since is not None and checked.until is not None and checked.until < checked.since:
         raise InputError(
-            f"format {FORMAT!r}: option 'until' is {checked.until}, which is before 'since', {checked.since}; swap them"
+            f"format {FORMAT!r}: option {checked.until_name!r} is {checked.until}, which is before {checked.since_name!r}, "
+            f"{options[checked.since_name]}; swap them"
         )
     _require_fitting(options, checked)
     return checked
@@ -121,10 +136,10 @@ def read_options(options: Any) -> ReadOptions:
 
 def _first(options: Any) -> int | None:
     """Return the epoch after which deltas begin; ``startingEpoch`` is the first one itself."""
-    first = _either(options, "since", "startingEpoch")
+    first = _either(options, "since", STARTING)
     if first is None:
         return BEFORE_ALL
-    return first if options.get("startingEpoch") is None else first - 1
+    return first if options.get(STARTING) is None else first - 1
 
 
 def _either(options: Any, name: str, other: str) -> int | None:

@@ -137,7 +137,11 @@ class BatchReader(DataSourceReader):
             last, (since, until) = log.last, self._span
             if self._options.since is None or last is None:
                 return [Files(())]
-            refs = delta_files(log, self._options.view, since, last.facts.get(BORN, {}))
+            born = last.facts.get(BORN, {})
+            # Without the conditions all deltas of the present definition are read, and conditions only leave rows out.
+            if self._options.since == BEFORE_ALL and since < born.get(self._options.view, 0):
+                since = BEFORE_ALL
+            refs = delta_files(log, self._options.view, since, born)
             # Without partitions Spark makes one that is None.
             there = [ref for ref in refs if until is None or ref.epoch <= until]
             return self._reading.partitions(there) or [Files(())]

@@ -76,7 +76,7 @@ class ViewDeltas(DataSource):
         """Return the reader of ``spark.readStream``, which reads the columns of this schema."""
         with in_a_sentence():
             options = read_options(self.options)
-            forbid(options.until, "until", "spark.readStream", "spark.read")
+            forbid(options.until, options.until_name, "spark.readStream", "spark.read")
             forbid(options.version, "versionAsOf", "spark.readStream", "spark.read")
             reading = _reading(options, schema)
             if limits_batches():

@@ -255,6 +255,23 @@ def test_epochs_that_are_still_to_come_are_refused_by_whoever_is_asked(writer, n
     assert there.reader(None).partitions() is not None
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"startingEpoch": "5"},
+            r"option 'startingEpoch' is 5, .* give one up to the next, or since 'latest' for",
+        ),
+        ({"endingEpoch": "4"}, r"option 'endingEpoch' is 4, .* give one up to that, or leave it out"),
+    ],
+)
+def test_options_are_named_as_they_are_given(writer, options, message):
+    with pytest.raises(InputError, match=message):
+        of_a_writer(writer, **options).schema()
+    following = ViewDeltas({"path": str(writer.path), "view": "depth", "startingEpoch": "4"})
+    assert [part.refs for part in following.reader(None).partitions()] == [()]
+
+
 def test_options_of_the_other_reader_are_refused(writer):
     source = of_a_writer(writer, until="1")
     with pytest.raises(
@@ -388,6 +405,10 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ({"since": "-1"}, "option 'since' is '-1'; give a whole number"),
         ({"until": "latest"}, "option 'until' is 'latest'; give a whole number"),
         ({"since": "3", "until": "2"}, "option 'until' is 2, which is before 'since', 3; swap them"),
+        (
+            {"startingEpoch": "4", "endingEpoch": "2"},
+            "option 'endingEpoch' is 2, which is before 'startingEpoch', 4; swap them",
+        ),
         (
             {"provider": "evercurrent", "owner": "me"},
             r"cannot be the format of a table.*; make a view: CREATE TEMPORARY VIEW",
