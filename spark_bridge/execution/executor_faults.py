@@ -14,6 +14,9 @@ CLOCK_SECONDS = 60.0
 WORKER_BYTES = 256 << 20
 """The memory that a worker needs besides the states of its bucket: its libraries, and rows on their way."""
 
+MOST_HOSTS = 5
+"""How many hosts of a fault are named."""
+
 EXACT = ("evercurrent", "polars")
 """Libraries of which an executor needs the driver's version, as others may compute other bits; else the first number counts."""
 
@@ -33,10 +36,16 @@ ROOM = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong on an executor, and the remedy."""
+    """What is wrong on an executor, and the remedy.
+
+    ``kind`` is the same where executors differ in nothing but a number or a folder: that of an archive is another one on each. Of
+    several faults of a kind the one with the greatest ``degree`` is shown.
+    """
 
     what: str
     remedy: str
+    kind: str
+    degree: float = 0.0
 
 
 def sentence_of(
@@ -46,39 +55,55 @@ def sentence_of(
 
     ``own`` are the facts of the driver, ``bucket_bytes`` the size of the states of its largest bucket.
     """
-    hosts: dict[Fault, list[str]] = {}
+    by_kind: dict[str, list[tuple[Fault, str]]] = {}
     for facts in executors:
         for fault in (*_of_python(own, facts), *_of_machine(facts, bucket_bytes)):
-            hosts.setdefault(fault, []).append(facts["host"])
-    if not hosts:
+            by_kind.setdefault(fault.kind, []).append((fault, facts["host"]))
+    if not by_kind:
         return None
     by_remedy: dict[str, list[str]] = {}
-    for fault, named in hosts.items():
-        where = (
-            f"{fault.what} ({len(named)} of {len(executors)} executors, on {', '.join(sorted(set(named)))})"
-        )
+    for alike in by_kind.values():
+        fault = max((fault for fault, _ in alike), key=lambda fault: fault.degree)
+        hosts = _named(sorted({host for _, host in alike}))
+        shown = "; one of them is shown" if len({fault.what for fault, _ in alike}) > 1 else ""
+        where = f"{fault.what} ({len(alike)} of {len(executors)} executors, on {hosts}{shown})"
         by_remedy.setdefault(fault.remedy, []).append(where)
     faults = "; ".join(f"{', '.join(whats)}: {remedy}" for remedy, whats in by_remedy.items())
     return f"executors cannot run this query: {faults}"
 
 
+def _named(hosts: list[str]) -> str:
+    named = (
+        hosts if len(hosts) <= MOST_HOSTS else [*hosts[:MOST_HOSTS], f"and {len(hosts) - MOST_HOSTS} more"]
+    )
+    return ", ".join(named)
+
+
 def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fault]:
-    python = f"{facts['python']}, Python {facts['python_version']}"
-    if _minor(own["python_version"]) != _minor(facts["python_version"]):
-        yield Fault(f"their Python is {python}, and the driver's is {own['python_version']}", SHIP)
+    version = facts["python_version"]
+    python = f"{facts['python']}, Python {version}"
+    if _minor(own["python_version"]) != _minor(version):
+        yield Fault(
+            f"their Python is {python}, and the driver's is {own['python_version']}",
+            SHIP,
+            f"Python {version}",
+        )
     libraries = facts["libraries"]
     missing = [
         name for name, there in libraries.items() if f"No module named '{name}'" in there.get("error", "")
     ]
     if missing:
         yield Fault(
-            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not installed in {python}", SHIP
+            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not installed in {python}",
+            SHIP,
+            f"without {listed(missing)} in Python {version}",
         )
     for name, there in libraries.items():
         if "error" in there:
             # A library that cannot be imported because another one is missing is not named again.
             if not any(f"'{absent}'" in there["error"] for absent in missing):
-                yield Fault(f"{name} cannot be imported in {python}: {there['error']}", SHIP)
+                failure = f"{name} cannot be imported in {python}: {there['error']}"
+                yield Fault(failure, SHIP, f"{name}: {there['error']} in Python {version}")
         else:
             yield from _of_version(name, own["libraries"][name], there)
 
@@ -88,22 +113,24 @@ def _of_version(name: str, here: Mapping[str, str], there: Mapping[str, str]) ->
     if name not in EXACT:
         versions = (there["version"].partition(".")[0], here["version"].partition(".")[0])
     if versions[0] != versions[1]:
-        yield Fault(f"{where} is version {there['version']}, and the driver's is {here['version']}", SHIP)
+        what = f"{where} is version {there['version']}, and the driver's is {here['version']}"
+        yield Fault(what, SHIP, f"{name} {there['version']}")
     elif here.get("code") and there.get("code") and here["code"] != there["code"]:
-        yield Fault(f"{where} is other code than the driver's in {here['folder']}", SHIP)
+        yield Fault(f"{where} is other code than the driver's in {here['folder']}", SHIP, f"code of {name}")
 
 
 def _of_machine(facts: Mapping[str, Any], bucket_bytes: int) -> Iterator[Fault]:
     ahead = facts["ahead"]
     if abs(ahead) > CLOCK_SECONDS:
+        side = "ahead of" if ahead > 0 else "behind"
         yield Fault(
-            f"the clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the driver's",
-            SYNCHRONISE,
+            f"the clock is {abs(ahead):.0f} s {side} the driver's", SYNCHRONISE, f"clock {side}", abs(ahead)
         )
     needed = WORKER_BYTES + 2 * bucket_bytes
     if facts["memory"] is not None and facts["memory"] < needed:
         left = f"{facts['memory'] >> 20} MiB of memory are left for a Python worker"
-        yield Fault(f"{left}, which needs {needed >> 20} MiB for the states of the largest bucket", ROOM)
+        what = f"{left}, which needs {needed >> 20} MiB for the states of the largest bucket"
+        yield Fault(what, ROOM, "memory", needed - facts["memory"])
 
 
 def _minor(version: str) -> str:

@@ -101,6 +101,37 @@ def test_clock_memory_and_python(facts: dict[str, Any]) -> None:
     assert f"Python 3.1.4, and the driver's is {own_facts()['python_version']}" in sentence
 
 
+def test_executors_that_differ_in_a_folder_or_a_number_are_named_together(facts: dict[str, Any]) -> None:
+    """Each unpacks an archive into a folder of its own, and there may be hundreds."""
+    executors = [
+        {
+            **changed(facts, "evercurrent", code="0", folder=f"/work/{number}/environment"),
+            "ahead": 100.0 + number,
+            "memory": (300 - number) << 20,
+            "host": f"host{number:03}",
+        }
+        for number in range(200)
+    ]
+    sentence = str(sentence_of(own_facts(), [facts, *executors], 1 << 30))
+    hosts = "(200 of 201 executors, on host000, host001, host002, host003, host004, and 195 more; one of them is shown)"
+    assert sentence.count(hosts) == 3
+    assert sentence.count("is other code than the driver's") == 1
+    assert "the clock is 299 s ahead of" in sentence
+    assert "101 MiB of memory are left" in sentence
+
+
+def test_executors_of_other_versions_are_named_apart(facts: dict[str, Any]) -> None:
+    executors = [
+        {**changed(facts, "polars", version=version, folder=f"/{number}"), "host": f"host{number}"}
+        for number, version in enumerate(("1.0.0", "1.0.0", "1.1.0"))
+    ]
+    sentence = str(sentence_of(own_facts(), executors, 0))
+    assert "is version 1.0.0, and the driver's is" in sentence
+    assert "(2 of 3 executors, on host0, host1; one of them is shown)" in sentence
+    assert "is version 1.1.0, and the driver's is" in sentence
+    assert "(1 of 3 executors, on host2)" in sentence
+
+
 def test_the_facts_are_gathered_where_this_package_is_missing() -> None:
     """By a Python that finds nothing but its own library."""
     source = Path(executor_facts.__file__).read_text()
