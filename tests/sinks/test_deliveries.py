@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.concurrency.draining import drain_all
 from evercurrent.views.sinks.function_sink import FunctionSink
 
 QUICK = ec.Retry(first_seconds=0.02, most_seconds=0.1)
@@ -140,6 +142,31 @@ def test_a_sink_that_cannot_be_closed_ends_nevertheless(monkeypatch, caplog) -> 
     assert delivery.is_closed
     assert "closing it failed: OSError: no net" in caplog.text
     assert view.foreach(print, name="mine").join(10)
+
+
+def test_the_end_waits_for_the_others_where_a_checkpoint_is_gone(tmp_path: Path, caplog) -> None:
+    """Of a query, whose views are read from there."""
+    pytest.importorskip("pyspark")
+    from evercurrent import spark_bridge
+
+    checkpoint = tmp_path / "checkpoint"
+    engine, _ = hits(checkpoint=checkpoint)
+    engine.push("log", {"ip": ["a"]})
+    engine.close()
+    declared, _ = hits()
+    gone = spark_bridge.views(declared, checkpoint)["hits"].to_parquet(tmp_path / "feed")
+    assert gone.join(10)
+    other, view = hits()
+    going = view.to_parquet(tmp_path / "other")
+    shutil.rmtree(checkpoint)
+    other.push("log", {"ip": ["b"]})
+    drain_all([gone, going])
+    assert going.epoch == 1
+    assert isinstance(gone.error, ec.CheckpointError)
+    assert "hits' to Parquet files" in caplog.text
+    assert "nothing is committed there" in caplog.text
+    gone.close()
+    other.close()
 
 
 def test_a_delivery_of_a_dropped_view_can_be_looked_at(tmp_path: Path) -> None:

@@ -220,7 +220,11 @@ class Delivery:
         """Wait until the sink has every epoch up to now, has failed, or this many seconds are over. Raises nothing."""
         if self.is_closed or threading.current_thread() is self._thread:
             return  # Closed, or the function of the sink closes the engine.
-        until = self._last_epoch
+        try:
+            until = self._last_epoch
+        except Exception as error:  # The checkpoint of a query is gone, or cannot be reached.
+            self._note(error)
+            return
         self.wake()
         with self._changed:
             self._changed.wait_for(lambda: self._has(until) or self.is_closed or self.failures > 0, seconds)
