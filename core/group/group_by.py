@@ -25,7 +25,7 @@ from ..columns.kernels import (
     least_and_greatest,
     stack,
 )
-from ..columns.whole_columns import AnyColumn, IntColumn, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, ones, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -259,7 +259,7 @@ class GroupBy(Operator):
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
         rows = self.contents(at)
-        return Delta.of(rows, np.ones(rows.height, np.int64), is_consolidated=True)
+        return Delta.of(rows, ones(rows.height), is_consolidated=True)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
