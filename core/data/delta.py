@@ -195,6 +195,10 @@ class Delta:
             self._words_by[names, routed] = keys
         return keys
 
+    def has_words_by(self, names: tuple[str, ...], routed: int) -> bool:
+        """Return whether ``words_by`` costs nothing."""
+        return (names, routed) in self._words_by
+
     @property
     def words(self) -> Keys:
         """Return the words of the rows. Cost: two hashes of the entries, the first time."""

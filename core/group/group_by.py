@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from ..columns.combinations import group_by_columns
 from ..columns.comparisons import differ
 from ..columns.grouping import Groups, group, group_column
 from ..columns.kernels import (
@@ -288,7 +289,10 @@ class GroupBy(Operator):
     def _groups(self, delta: Delta) -> Groups:
         if self._one_word and self._is_plain:
             return group_column(delta.column(next(iter(self._spec.keys))))
-        return group(delta.words_by(self._keyed.names, self._routed))
+        names, counted = self._keyed.names, None
+        if not delta.has_words_by(names, self._routed):
+            counted = group_by_columns(delta.columns(names), len(delta), self._routed)
+        return counted or group(delta.words_by(names, self._routed))
 
     def _require_few(self, diffs: Ints) -> None:
         if len(diffs) >= MOST_ROWS or (
