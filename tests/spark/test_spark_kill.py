@@ -61,6 +61,7 @@ class Doomed:
     folder: Path
     frames: list[pl.DataFrame]
     environment: dict[str, str] = field(default_factory=dict)
+    program: str = "spark.doomed_query"
     pause: float = 0.002
     """Seconds between two looks at the checkpoint."""
     starts: int = 0
@@ -82,7 +83,7 @@ class Doomed:
         return self.folder / "checkpoint" / "spark"
 
     def start(self, operation: str = "-1") -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-W", "ignore", "-m", "spark.doomed_query", str(self.folder), operation]
+        words = [sys.executable, "-W", "ignore", "-m", self.program, str(self.folder), operation]
         self.starts += 1
         self.left_before = left_there()
         with self.log.open("ab") as log:
