@@ -29,6 +29,10 @@ from .sentences import in_a_sentence
 BEFORE_CONTENTS = BEFORE_ALL - 1
 """The offset before a first micro-batch that has the contents."""
 
+FROM_CONTENTS = "read its contents with option 'versionAsOf'"
+FROM_CONTENTS_ON = "begin with option 'since', 'contents', and a new checkpointLocation"
+"""What a reader and a stream do whose first deltas are not there."""
+
 PARTITION_BYTES = 32 << 20
 """The bytes up to which delta files are read together in one task."""
 
@@ -141,7 +145,7 @@ class BatchReader(DataSourceReader):
             # Without the conditions all deltas of the present definition are read, and conditions only leave rows out.
             if self._options.since == BEFORE_ALL and since < born.get(self._options.view, 0):
                 since = BEFORE_ALL
-            refs = delta_files(log, self._options.view, since, born)
+            refs = delta_files(log, self._options.view, since, born, FROM_CONTENTS)
             # Without partitions Spark makes one that is None.
             there = [ref for ref in refs if until is None or ref.epoch <= until]
             return self._reading.partitions(there) or [Files(())]
@@ -212,7 +216,7 @@ class EpochReader(DataSourceStreamReader):
         last = self._log.refresh()
         self._require_same_view(last)
         born = {} if last is None else last.facts.get(BORN, {})
-        refs = delta_files(self._log, self._options.view, since, born)
+        refs = delta_files(self._log, self._options.view, since, born, FROM_CONTENTS_ON)
         return [ref for ref in refs if ref.epoch <= until]
 
 

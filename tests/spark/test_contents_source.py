@@ -191,6 +191,14 @@ def test_conditions_only_leave_rows_out(tmp_path: Path) -> None:
         reader.pushFilters([condition])
         expected = [] if isinstance(condition, filters.EqualTo) else everything
         assert rows_of(reader) == expected
+    with pytest.raises(
+        EpochGoneError, match=r"begins at epoch \d+, .*; read its contents with option 'versionAsOf'"
+    ):
+        rows_of(source(checkpoint, since="1").reader(None))
+    with pytest.raises(
+        EpochGoneError, match=r"; begin with option 'since', 'contents', and a new checkpointLocation"
+    ):
+        source(checkpoint, since="1").streamReader(None).partitions({"epoch": 1}, {"epoch": born})
 
 
 @pytest.mark.parametrize(

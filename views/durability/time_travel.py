@@ -158,8 +158,12 @@ class Past:
             )
 
 
-def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) -> list[DeltaRef]:
+def delta_files(
+    log: CommitLog, view: str, since: int, born: Mapping[str, int], remedy: str = "start from view.snapshot()"
+) -> list[DeltaRef]:
     """Return the files of a view's deltas after an epoch, in order; ``born`` as in ``Past``.
+
+    ``remedy`` is what a reader does who gets none.
 
     Raises:
         EpochGoneError: they are no longer retained, or the view did not exist or had another definition.
@@ -168,13 +172,13 @@ def delta_files(log: CommitLog, view: str, since: int, born: Mapping[str, int]) 
     if BEFORE_ALL < since < first:
         raise EpochGoneError(
             f"view {view!r}: its present definition begins at epoch {first}, so that there are no deltas of it after epoch "
-            f"{since}; start from view.snapshot()"
+            f"{since}; {remedy}"
         )
     try:
         return log.deltas(view, max(since, first - 1))
     except EpochGoneError as error:
         raise EpochGoneError(
-            f"view {view!r}: {error}; start from view.snapshot(), or keep more commits with Checkpoint(keep=...)"
+            f"view {view!r}: {error}; {remedy}, or keep more commits with Checkpoint(keep=...)"
         ) from error
 
 
