@@ -52,13 +52,12 @@ test-versions: $(PY) ## the tests with each set of versions in tests/versions/se
 	@$(PY) -m pip install --quiet uv
 	@$(PY) tests/versions/run_sets.py $(ARGS)
 
-check: $(READY) ## format, lint, types, layers, and that the pages and the notebook show what their code prints; TESTED=yes after `make test`, which has these
+check: $(READY) ## format, lint, types, layers, and that the pages and the notebook show what their code prints; TESTED=yes after `make test`: format, lint and types only
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PYTEST) -q tests/test_layers.py $(if $(TESTED),, \
-	  tests/test_readme.py tests/test_snippets.py \
-	  tests/spark/test_snippets_in_spark.py tests/test_typed_examples.py tests/test_notebook.py )
+	$(if $(TESTED),,$(PYTEST) -q tests/test_layers.py tests/test_readme.py tests/test_snippets.py \
+	  tests/spark/test_snippets_in_spark.py tests/test_typed_examples.py tests/test_notebook.py)
 
 format: $(READY) ## format the code, and fix what ruff can fix
 	$(PY) -m ruff format .
