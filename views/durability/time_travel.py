@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,59 @@ BORN = "born"
 """The fact of a commit that holds the first epochs of views that were added later."""
 
 
+class PastCircuit:
+    """The circuit of a plan for earlier epochs: states are restored in it, it takes part in none.
+
+    It is compiled when contents are first read, and kept without rows, so that further reads have only files to read.
+    One thread may use it at a time.
+    """
+
+    def __init__(self, plan: Plan, *, allow_pickle: bool = False) -> None:
+        self._plan = plan
+        self._allow_pickle = allow_pickle
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        return compile_plan(self._plan, Ledger(0), allow_pickle=self._allow_pickle)
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """The names of its states, by their ids in this process."""
+        return {id(state): name for name, state in state_ids(self._compiled).items()}
+
+    def required(self, view: str) -> set[str]:
+        """Return the names of the states that have to be in a commit for a view to be read from it."""
+        nodes = self._compiled.circuit.nodes
+        node = nodes[self._compiled.kept_at[view]]
+        return {
+            self._names[id(state)]
+            for each in (node, *(nodes[at] for at in node.reads))
+            for state in each.states
+        }
+
+    def contents(self, view: str, commit: Commit, pieces: Pieces) -> pl.DataFrame:
+        """Return the contents of a view as of a commit with the present names. Cost: the states from which they are made.
+
+        Raises:
+            CheckpointError: a file of these states is missing or damaged.
+        """
+        compiled, saver = self._compiled, Saver(pieces)
+        node, readable = compiled.kept_at[view], compiled.contents[view]
+        states = {self._names[id(state)]: state for state in readable.reads}
+        stage = compiled.cut.stages[compiled.cut.stage_of[node]]
+        parts = [self._plan[self._plan.views[view]].schema.to_frame()]
+        try:
+            for bucket in range(commit.buckets):
+                if node in stage.in_bucket(bucket):
+                    saver.restore(
+                        {f"{name}/{bucket}": state for name, state in states.items()}, commit.states
+                    )
+                    parts.append(readable.contents())
+        finally:
+            saver.restore(states, {})
+        return parts[1] if len(parts) == 2 else pl.concat(parts)
+
+
 class Past:
     """The retained epochs of a checkpoint.
 
@@ -44,12 +98,14 @@ class Past:
         *,
         allow_pickle: bool = False,
         earlier: EarlierNames | None = None,
+        circuit: PastCircuit | None = None,
     ) -> None:
         self.waiting: tuple[EvaluatedEpoch, ...] = ()
         self.born: Mapping[str, int] = {}
         self._plan = plan
         self._record = record
         self._earlier = earlier or EarlierNames(plan)
+        self._circuit = circuit or PastCircuit(plan, allow_pickle=allow_pickle)
         self._log = log
         self._pieces = pieces
         self._allow_pickle = allow_pickle
@@ -111,7 +167,7 @@ class Past:
             )
         return commit
 
-    def contents(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
+    def contents(self, view: str, epoch: int) -> pl.DataFrame:
         """Return the contents of a view after an epoch: those of the last commit up to it, plus the deltas since.
 
         Raises:
@@ -119,7 +175,7 @@ class Past:
             CheckpointError: a file is missing or damaged.
         """
         committed = max((each for each in self._log.epochs() if each <= epoch), default=epoch)
-        rows = self._committed(view, committed, ledger)
+        rows = self._committed(view, committed)
         if committed == epoch:
             return rows
         changes = [frame.drop(EPOCH) for frame in self.deltas(view, committed, epoch)]
@@ -127,35 +183,20 @@ class Past:
         after = Delta(stack([before.frame, *changes])).consolidate()
         return gather(after.rows, np.repeat(np.arange(len(after)), np.maximum(after.diffs, 0)))
 
-    def _committed(self, view: str, epoch: int, ledger: Ledger) -> pl.DataFrame:
-        """Return the contents of a view as of a commit, restored in a separate circuit."""
-        commit = self.commit(view, epoch)
-        compiled = compile_plan(self._plan, ledger, allow_pickle=self._allow_pickle)
-        saver = Saver(self._pieces)
-        node, states = compiled.kept_at[view], state_ids(compiled)
-        self._require_states(view, commit, [node, *compiled.circuit.nodes[node].reads], compiled, states)
-        stage = compiled.cut.stages[compiled.cut.stage_of[node]]
-        parts = [self._plan[self._plan.views[view]].schema.to_frame()]
-        for bucket in range(commit.buckets):
-            if node in stage.in_bucket(bucket):
-                saver.restore({f"{name}/{bucket}": state for name, state in states.items()}, commit.states)
-                parts.append(compiled.contents[view].contents())
-        return parts[1] if len(parts) == 2 else pl.concat(parts)
-
-    def _require_states(
-        self, view: str, commit: Commit, nodes: Iterable[int], compiled: Compiled, states: Mapping[str, State]
-    ) -> None:
-        """Check that a commit has the states from which a view is read.
+    def _committed(self, view: str, epoch: int) -> pl.DataFrame:
+        """Return the contents of a view as of a commit.
 
         Raises:
-            EpochGoneError: another version has written them in another form.
+            EpochGoneError: see ``commit``; or another version has written its states in another form.
+            CheckpointError: a file is missing or damaged.
         """
-        read = {id(state) for node in nodes for state in compiled.circuit.nodes[node].states}
-        if lost_in(commit.plan, self._record, [name for name, state in states.items() if id(state) in read]):
+        commit = self.commit(view, epoch)
+        if lost_in(commit.plan, self._record, self._circuit.required(view)):
             raise EpochGoneError(
                 f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another form; "
                 "read it with that version, or a later epoch"
             )
+        return self._circuit.contents(view, commit, self._pieces)
 
 
 def delta_files(

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.state.ledger import Ledger
-
 from ..checkpoint import CommitLog, Pieces
 from ..checkpoint.beside_writer import read_beside_writer
 from ..concurrency.turns import Guard
@@ -16,7 +14,7 @@ from ..epochs.records import EvaluatedEpoch, Noted
 from ..plan.plan import Plan
 from ..store import Store
 from .digest_schemes import EarlierNames
-from .time_travel import Past
+from .time_travel import Past, PastCircuit
 
 Read = TypeVar("Read")
 
@@ -46,9 +44,12 @@ class PastReader:
         self._store = store
         self._pieces = pieces
         self._log: CommitLog | None = None
-        self._earlier = record, earlier
-        """The names in earlier commits, and the record of the plan for which they hold."""
+        self._of_plan = record, earlier, self._circuit()
+        """The names in earlier commits, the circuit for them, and the record of the plan for which they hold."""
         self._guard = Guard()
+
+    def _circuit(self) -> PastCircuit:
+        return PastCircuit(self._plan, allow_pickle=self._allow_pickle)
 
     def first(self, view: str) -> int:
         """See ``Past.first``."""
@@ -75,11 +76,9 @@ class PastReader:
         """See ``Past.past_epochs``."""
         return self._read((), lambda past: list(past.past_epochs()))
 
-    def contents(
-        self, view: str, epoch: int, ledger: Ledger, waiting: Sequence[EvaluatedEpoch]
-    ) -> pl.DataFrame:
+    def contents(self, view: str, epoch: int, waiting: Sequence[EvaluatedEpoch]) -> pl.DataFrame:
         """See ``Past.contents``."""
-        return self._read(waiting, lambda past: past.contents(view, epoch, ledger))
+        return self._read(waiting, lambda past: past.contents(view, epoch))
 
     def _read(self, waiting: Sequence[EvaluatedEpoch], read: Callable[[Past], Read]) -> Read:
         """Return the result of a read, begun again with the newest log if files were swept meanwhile."""
@@ -93,15 +92,17 @@ class PastReader:
         if self._log is None:
             self._log = CommitLog(self._store)
         last = self._log.refresh()
-        if self._earlier[0] is not self.record:
-            self._earlier = self.record, EarlierNames(self._plan)
+        if self._of_plan[0] is not self.record:
+            self._of_plan = self.record, EarlierNames(self._plan), self._circuit()
+        _, earlier, circuit = self._of_plan
         past = Past(
             self._plan,
             self.record,
             self._log,
             self._pieces,
             allow_pickle=self._allow_pickle,
-            earlier=self._earlier[1],
+            earlier=earlier,
+            circuit=circuit,
         )
         past.born = self.born
         past.waiting = tuple(

@@ -9,12 +9,10 @@ import polars as pl
 
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.errors import InputError
-from evercurrent.core.state.ledger import Ledger
 
 from ..compiler.builder import Compiled
 from ..durability.durability import Durability
 from ..epochs.records import require_epoch
-from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.run_log import RunLog, RunRecorder
 from .published import Published, PublishedView
 from .roles import EpochResult
@@ -95,7 +93,7 @@ class Publisher:
                 f"view {view!r}: without a checkpoint only the present contents can be read, after epoch {now.epoch}; "
                 "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
             )
-        return self._durability.past.contents(view, epoch, Ledger(LEDGER_ROWS), now.waiting)
+        return self._durability.past.contents(view, epoch, now.waiting)
 
     def _publish(
         self,

@@ -20,7 +20,7 @@ from ..compiler.compiler import compile_plan
 from ..durability.digest_schemes import EarlierNames
 from ..durability.plan_diff import require_all_states
 from ..durability.plan_match import check_plan, plan_record
-from ..durability.time_travel import BORN, Past, delta_files
+from ..durability.time_travel import BORN, Past, PastCircuit, delta_files
 from ..epochs.history import BEFORE_ALL
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.snapshot import Snapshot
@@ -38,6 +38,7 @@ class _Declared:
     compiled: Compiled
     record: Mapping[str, Any]
     earlier: EarlierNames
+    circuit: PastCircuit
 
     def is_plan_of(self, commit: Commit) -> bool:
         """Return whether a commit was written with this plan."""
@@ -74,7 +75,13 @@ class CheckpointReader:
 
     def _declared_as(self, plan: Plan) -> _Declared:
         compiled = compile_plan(plan, Ledger(LEDGER_ROWS), allow_pickle=self._allow_pickle)
-        return _Declared(plan, compiled, plan_record(plan, compiled), EarlierNames(plan, compiled))
+        return _Declared(
+            plan,
+            compiled,
+            plan_record(plan, compiled),
+            EarlierNames(plan, compiled),
+            PastCircuit(plan, allow_pickle=self._allow_pickle),
+        )
 
     def last(self) -> Commit:
         """Return the last commit up to now. Cost: the records that others have written since the last call.
@@ -102,7 +109,7 @@ class CheckpointReader:
 
         def read() -> Snapshot:
             commit = self._commit(view, epoch)
-            return Snapshot(commit.epoch, self._past.contents(view, commit.epoch, Ledger(LEDGER_ROWS)))
+            return Snapshot(commit.epoch, self._past.contents(view, commit.epoch))
 
         return self._steadily(read)
 
@@ -214,8 +221,13 @@ class CheckpointReader:
     def _look(self) -> None:
         """Read the log of the checkpoint from the start."""
         self._log = CommitLog(self.store)
-        plan, record = self._declared.plan, self._declared.record
-        earlier = self._declared.earlier
+        declared = self._declared
         self._past = Past(
-            plan, record, self._log, self.pieces, allow_pickle=self._allow_pickle, earlier=earlier
+            declared.plan,
+            declared.record,
+            self._log,
+            self.pieces,
+            allow_pickle=self._allow_pickle,
+            earlier=declared.earlier,
+            circuit=declared.circuit,
         )
