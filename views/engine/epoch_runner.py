@@ -43,7 +43,7 @@ from .refusing_engine import RefusingEngine
 from .reopening import Reopening
 from .roles import CircuitEvaluator, EpochResult, FilledViews, InputLog, OnDisk, TakenInput
 from .view import View
-from .view_driver import ViewDriver
+from .view_driver import ViewDriver, require_no_driver
 from .worker_evaluator import WorkerEvaluator
 
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
@@ -135,7 +135,7 @@ class Running(EpochReads):
         """Run one epoch, deliver it to subscribers, and return its number. The caller has the turn and is ``giving_way``.
 
         Raises:
-            InputError: processing time has no zone, or the input is refused; nothing has changed.
+            InputError: processing time has no zone, the input is refused, or a driver runs the views; nothing has changed.
             CheckpointError: it could not be written; nothing has changed, unless the message states otherwise.
             SubscriberError: the epoch is done, and a callback raised.
         """
@@ -143,6 +143,7 @@ class Running(EpochReads):
             raise InputError(
                 "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
             )
+        require_no_driver(self.drivers)
         instant = None if at is None else processing_time(at)
         compiled = self.current()
         if self.durability is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.errors import InputError, PlanError
 
 from ..plan.plan import Plan
 
@@ -88,11 +88,24 @@ def the_one(where: str, drivers: Iterable[ViewDriver]) -> ViewDriver | None:
     return running[0] if running else None
 
 
+def require_no_driver(drivers: Iterable[ViewDriver]) -> None:
+    """Check that no driver runs the views, before an epoch of the engine itself.
+
+    Raises:
+        InputError: one does, and its views would have no part of the epoch.
+    """
+    if any(driver.is_running for driver in drivers):
+        raise InputError(
+            "a query runs the views of this engine and takes rows from its streams alone: write rows to where a stream reads them, "
+            "or push into a copy, engine.fork(checkpoint of the query); nothing has changed"
+        )
+
+
 def driver_of(where: str, running: Running) -> ViewDriver | None:
     """Return the driver in which a declaration of an engine has to take effect; None if that is the engine itself.
 
     Raises:
-        PlanError: rows were pushed into the engine beside a driver that runs; or there are several drivers.
+        PlanError: rows were pushed into the engine while the driver was started; or there are several drivers.
     """
     driver = the_one(where, running.drivers)
     if driver is not None and running.has_begun:

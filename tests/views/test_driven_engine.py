@@ -1,0 +1,59 @@
+"""Engines whose views are run by something else, as by a query in Spark, take no rows of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import polars as pl
+import pytest
+
+from evercurrent import Engine, InputError
+from evercurrent.views.engine.view_driver import StatesFill
+from evercurrent.views.plan.plan import Plan
+
+
+NOON = datetime(2026, 1, 1, 12)
+
+
+class Runs:
+    """A driver that takes part in nothing."""
+
+    is_running = True
+
+    def begin(self, where: str, plan: Plan) -> StatesFill:
+        raise NotImplementedError
+
+    def redeclare(self, where: str, plan: Plan, computed: StatesFill | None) -> Exception | None:
+        raise NotImplementedError
+
+
+def in_a_block(engine: Engine) -> None:
+    with engine.epoch():
+        engine.push("hits", [("a", NOON)])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda engine: engine.push("hits", [("a", NOON)]),
+        lambda engine: engine.sources["hits"].push([("a", NOON)], position=1),
+        lambda engine: engine.advance("hits", NOON),
+        lambda engine: engine.tick(),
+        in_a_block,
+    ],
+)
+def test_rows_are_refused_while_a_driver_runs(call: Callable[[Engine], object]) -> None:
+    engine, driver = Engine(), Runs()
+    hits = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    totals = engine.view("totals", hits.group_by("ip").agg(n=pl.len()))
+    engine.driven_by(driver)
+    with pytest.raises(InputError, match=r"takes rows from its streams alone.*engine\.fork\("):
+        call(engine)
+    assert (engine.epoch_number, engine.positions, totals.read().rows()) == (0, {}, [])
+    fork = engine.fork()
+    fork.push("hits", [("a", NOON)])
+    assert fork.views["totals"].read().rows() == [("a", 1)]
+    driver.is_running = False
+    call(engine)
+    assert engine.epoch_number == 1
