@@ -25,6 +25,7 @@ from ..plan.shapes import (
     Unknown,
     Unnested,
 )
+from .remade_windows import rows_of_remade
 from .rows import STATELESS, Rows
 from .stages import (
     above,
@@ -275,13 +276,17 @@ def _rows_of_panes(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
     """Return the rows of the windows of these panes.
 
     Raises:
-        UntraceableError: the windows of a row depend on the other rows of its key.
+        UntraceableError: the windows of their keys are others by now.
     """
     window, keys = grouped.window, grouped.key_columns
     if window.depends_on_key:
-        raise UntraceableError(
-            f"windows of {type(window).__name__} depend on the other rows of their key, so the rows of a pane are not known"
-        )
+        remade = rows_of_remade(rows, place, grouped, panes)
+        if panes.height and not (rows.is_change or remade.height):
+            raise UntraceableError(
+                f"{window} depend on all rows of their key, and those that are kept now are in other windows: rows have come since "
+                "the pane was emitted, or its window was closed before"
+            )
+        return remade
     by_time = window.session_gap is not None or window.shifted_by_key
     names = [*grouped.keys, *(() if by_time or window.is_global else BOUNDS)]
     columns = [key for key in keys if key.name in names]

@@ -1,0 +1,59 @@
+"""The rows of windows that are made of all rows of a key: counted, the last rows, merged by a user's function."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from evercurrent.core.columns.grouping import boundaries
+from evercurrent.core.columns.kernels import gather
+from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.windows.row_windows import layout_of, rewindow
+from evercurrent.core.state.lookup import rows_change
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.spine import Spine
+
+from ..plan.nodes import BOUNDS, PlanId
+from ..plan.shapes import Panes
+from .rows import Rows
+from .stages import copied, matching, values, with_keys
+from .window_rows import without_late
+
+
+def rows_of_remade(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the windows of these panes, none if the windows of their keys are others by now.
+
+    Equal rows are returned together, also if only some of them are in the window. Of the change of an epoch all rows of the keys
+    are returned, since each may have moved others from window to window. Cost: all rows of the keys.
+    """
+    (source,) = rows.plan[place].inputs
+    keys, columns = values(panes.select(grouped.keys)), grouped.key_columns
+    input_rows = without_late(rows, place, rows.rows(source, copied(columns, keys)))
+    own = with_keys(input_rows, columns)
+    if grouped.keys:
+        is_of_key = matching(own, keys)
+        input_rows, own = input_rows.filter(is_of_key), own.filter(is_of_key)
+    if rows.is_change or not input_rows.height:
+        return input_rows
+    others = [name for name in rows.plan[source].schema if name not in grouped.keys]
+    keyed = pl.DataFrame([*input_rows.select(others), *own, input_rows.get_column(DIFF)])
+    with hashing_by(rows.compiled.circuit.key_hash):
+        in_windows = _in_windows(rows.plan.name_of(place), grouped, keyed, panes)
+        return input_rows.filter(matching(keyed, in_windows.select(keyed.columns[:-1])))
+
+
+def _in_windows(where: str, grouped: Panes, keyed: pl.DataFrame, panes: pl.DataFrame) -> pl.DataFrame:
+    """Return the values of the rows that are in the windows of these panes, made as ``WindowByKey`` makes them."""
+    function = rewindow(where, grouped.window, grouped.keys)
+    schema = keyed.drop(DIFF).schema
+    spine = Spine(layout_of(grouped.window, schema), keys=KeyColumns.of(grouped.keys))
+    spine.stage_rows(keyed)
+    _, together = rows_change(spine, spine.delta.keys.take(boundaries(spine.delta.keys)), function.count)
+    rewritten = function(together)
+    windowed = gather(together.payload, rewritten.positions)
+    bounds = [
+        pl.Series(name, each).cast(schema[name])
+        for name, each in zip(BOUNDS, (rewritten.starts, rewritten.ends), strict=True)
+    ]
+    windows = pl.DataFrame([*windowed.select(grouped.keys), *bounds])
+    return values(windowed.filter(matching(windows, values(panes.select(windows.columns)))))
