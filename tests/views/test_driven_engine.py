@@ -12,7 +12,6 @@ from evercurrent import Engine, InputError
 from evercurrent.views.engine.view_driver import StatesFill
 from evercurrent.views.plan.plan import Plan
 
-
 NOON = datetime(2026, 1, 1, 12)
 
 
