@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.data.errors import ArithmeticRefusedError, NotFilledError, PlanError
+from evercurrent.core.data.errors import ArithmeticRefusedError, EvercurrentError, NotFilledError, PlanError
 from evercurrent.core.data.instants import spelled_briefly
 from evercurrent.core.data.tags import tagged
 
@@ -77,13 +77,20 @@ class FillProgress:
             "rows_total": self.rows_total,
             "share": self.share,
             "seconds_left": self.seconds_left,
-            "error": None if self.error is None else str(self.error),
+            "error": None if self.error is None else self._reason,
         }
+
+    @property
+    def _reason(self) -> str:
+        """The error in words: errors of this package are sentences, others may say nothing without their type."""
+        if isinstance(self.error, EvercurrentError):
+            return str(self.error)
+        return ": ".join(filter(None, (type(self.error).__name__, str(self.error))))
 
     def __repr__(self) -> str:
         """All of it in one line."""
         if self.state == "failed":
-            return f"view {self.view!r} could not be filled: {self.error}"
+            return f"view {self.view!r} could not be filled: {self._reason}"
         if self.state != "filling":
             return f"view {self.view!r} is {self.state}"
         left = self.seconds_left
@@ -295,9 +302,12 @@ class Filling:
             self._ended.set()
 
     def stop(self, why: str | None = None) -> None:
-        """End it before the view is ready, for a reason that those who read the view get."""
-        self.error = None
-        if self.state == "filling":
+        """End it before the view is ready, for a reason that those who read the view get.
+
+        One that has failed stays so if there is no reason.
+        """
+        if self.state == "filling" or (self.state == "failed" and why is not None):
+            self.error = None
             self.end("dropped")
             self.view._gone = None if why is None else f"view {self.name!r} {why}"
 

@@ -392,15 +392,19 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         return f"view {self.name!r}"
 
     def __repr__(self) -> str:
-        """Name, epoch, size and the first rows; or how far it is filled."""
-        if (filling := self.filling) is not None and not self._gone:
+        """Name, epoch, size and the first rows; or how far it is filled, or that it is gone."""
+        if self._gone:
+            return f"View {self.name!r}: {self._gone}"
+        if (filling := self.filling) is not None:
             return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
-        """Name, epoch and contents, for notebooks; or how far it is filled."""
-        if (filling := self.filling) is not None and not self._gone:
+        """Name, epoch and contents, for notebooks; or how far it is filled, or that it is gone."""
+        if self._gone:
+            return f"<p>{escape(self._gone)}</p>"
+        if (filling := self.filling) is not None:
             return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {counted(now.frame.height)}"
