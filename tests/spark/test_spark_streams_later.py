@@ -78,7 +78,9 @@ def test_a_source_more_while_it_runs(spark: Any, feed: Any, checkpoint: Path) ->
             PlanError, match=r"source 'hits'.*would be without a stream; give it that of another"
         ):
             engine.drop_source("hits")
-        with pytest.raises(InputError, match=r"takes rows from its streams alone: write rows to where a stream"):
+        with pytest.raises(
+            InputError, match=r"takes rows from its streams alone: write rows to where a stream"
+        ):
             engine.push("hits", HIT_ROWS[0])
         engine.view("late", engine.sources["hits"].unique())
         assert query.view("late").read().height == pl.concat(HIT_ROWS).unique().height
