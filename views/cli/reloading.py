@@ -69,7 +69,12 @@ class Reloading:
     def _loaded(self) -> Application:
         module_before = sys.modules.get(self._path.stem)
         try:
-            return load(self._name, again=True)
+            try:
+                return load(self._name, again=True)
+            except SystemExit as error:  # It ended the run, and not only its own start.
+                raise ApplicationError(
+                    f"{self._name}: cannot be loaded: it calls sys.exit({error.code!r}); leave that out, or stop the run"
+                ) from error
         except EvercurrentError:
             if module_before is not None:
                 sys.modules[self._path.stem] = module_before
