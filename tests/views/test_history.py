@@ -158,3 +158,58 @@ def test_keys_that_are_none_are_refused() -> None:
         with pytest.raises(ec.InputError, match=message):
             view.history(wrong)
     assert len(view.history("nobody")) == 0
+
+
+def redeclared(**options: Any) -> tuple[ec.Engine, ec.View]:
+    """An engine of which a view was replaced in the fourth epoch by one with other columns."""
+    engine = ec.Engine(record=True, **options)
+    hits = engine.source("hits", {"ip": pl.String}, retained=True)
+    engine.view("visits", hits.group_by("ip").agg(n=pl.len()))
+    for _ in range(3):
+        hits.push([("a",)])
+    visits = engine.view("visits", hits.group_by("ip").agg(visits=pl.len()), replace=True)
+    hits.push([("a",)])
+    return engine, visits
+
+
+def test_a_view_that_was_replaced_has_no_earlier_changes_to_keep() -> None:
+    _, visits = redeclared()
+    found = visits.history("a")
+    assert found.remarks == ("the view was declared or replaced in epoch 4; it has no changes before",)
+    assert [(change.epoch, change.why[:22], list(change.causes)) for change in found] == [
+        (4, "no rows of it came: th", []),
+        (5, "", ["hits"]),
+    ]
+
+
+def test_rows_that_were_recorded_before_a_restart_are_told_from_those_that_never_were(tmp_path: Path) -> None:
+    redeclared(checkpoint=tmp_path)[0].close()
+    with ec.Engine(record=True, checkpoint=tmp_path) as engine:
+        hits = engine.source("hits", {"ip": pl.String}, retained=True)
+        visits = engine.view("visits", hits.group_by("ip").agg(visits=pl.len()))
+        hits.push([("a",)])
+        found = visits.history("a")
+        assert [change.epoch for change in found if change.causes] == [6]
+        assert found[0].why.startswith("no rows of it came: the view was declared or replaced")
+        assert [remark[:40] for remark in found.remarks] == [
+            "the view was declared or replaced in epo",
+            "what caused the change of epoch 5 is not",
+        ]
+        assert "source 'hits' are recorded from epoch 6 on, in the memory of this process" in found.remarks[1]
+
+
+def test_a_fork_of_a_checkpoint_does_not_take_its_views_for_replaced_ones(tmp_path: Path) -> None:
+    engine, _ = redeclared(checkpoint=tmp_path)
+    engine.checkpoint()
+    fork = engine.fork(checkpoint=tmp_path)
+    fork.push("hits", [("a",)])
+    for each in (fork, fork.fork()):
+        found = each.views["visits"].history("a")
+        assert [change.epoch for change in found] == [6]
+        assert "a fork has only those since it was made" in found.remarks[0]
+        with pytest.raises(
+            ec.EpochGoneError,
+            match=r"a fork of a checkpoint has .* those after 5, and not those after epoch 4",
+        ):
+            each.views["visits"].deltas(since=4).frame()
+    engine.close()

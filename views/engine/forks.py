@@ -63,7 +63,7 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
         if checkpoint is None:
             view._history = origin.views[name]._history.forked()
         else:
-            view._history.begin(states.epoch, None)
+            view._history.begin_fork(states.epoch)
     forked = Running(plan, sources, views, log, engine.turn)
     untouched = running.untouched if checkpoint is None else ()
     forked.begin_with(states.compiled, states.epoch, states.positions, untouched)

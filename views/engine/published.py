@@ -140,6 +140,10 @@ class Published:
         """Return the epoch after which all deltas of a view are retained."""
         return self._view(view).history.begins
 
+    def declared_at(self, view: str) -> int:
+        """Return the epoch in which a view was declared, or replaced by another one; 0 if it was there before the first, or in a fork."""
+        return 0 if self._view(view).history.is_forked else self.first(view)
+
     def first(self, view: str) -> int:
         """Return the first epoch of the present definition of a view."""
         return self._view(view).history.first

@@ -66,7 +66,8 @@ class Tracer:
         times = dict(now.log.epochs().iter_rows())
         row_changes = RowChanges(
             view.name, lookup_values.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
-            _watermarks(now.log), begins if since is None else 0,
+            _watermarks(now.log), begins if since is None else 0, now.declared_at(view.name),
+            now.log.complete_from if now.log.records_rows else None,
         )  # fmt: skip
         kept_changes = KeptChanges(
             self._plan,

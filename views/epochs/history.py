@@ -84,6 +84,8 @@ class Retained:
     older: Older | None
     born: int = BEFORE_ALL
     """The epoch after which the present definition of the view begins, if it was declared while the engine ran."""
+    is_forked: bool = False
+    """Whether it was forked after that epoch, and its definition is older."""
 
     @property
     def begins(self) -> int:
@@ -105,6 +107,11 @@ class Retained:
         """
         if self._first(epoch) >= self.complete_since:
             return
+        if BEFORE_ALL < epoch < self.born and self.is_forked:
+            raise EpochGoneError(
+                f"view {self.view!r}: a fork of a checkpoint has the deltas of its own epochs, those after {self.born}, and not those "
+                f"after epoch {epoch}; read them where the checkpoint is written, or start from view.snapshot()"
+            )
         if BEFORE_ALL < epoch < self.born:
             raise EpochGoneError(
                 f"view {self.view!r}: its present definition begins at epoch {self.born + 1}, so that there are no deltas of it "
@@ -146,6 +153,7 @@ class History:
         self._rows = 0
         self._older: Older | None = None
         self._complete_since = self._born = BEFORE_ALL
+        self._is_forked = False
 
     def append(self, delta: ViewDelta) -> Retained:
         """Add the delta of an epoch, drop the oldest ones beyond the limits, and return those that are retained now."""
@@ -171,15 +179,23 @@ class History:
         """Begin after this epoch with another definition of the view, of which there are no earlier deltas."""
         self.clear()
         self._complete_since = self._born = after
-        self._older = older
+        self._older, self._is_forked = older, False
+
+    def begin_fork(self, after: int) -> None:
+        """Begin after this epoch with the same definition: earlier deltas are in a checkpoint that others write."""
+        self.begin(after, None)
+        self._is_forked = True
 
     def forked(self) -> History:
         """Return a history with the deltas that are in memory, which continues independently."""
         other = History(self._view, self._retain)
         other._frames, other._rows = Recent(self._frames), self._rows
         other._complete_since, other._born = self._complete_since, self._born
+        other._is_forked = self._is_forked
         return other
 
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
-        return Retained(self._view, self._frames.present, self._complete_since, self._older, self._born)
+        return Retained(
+            self._view, self._frames.present, self._complete_since, self._older, self._born, self._is_forked
+        )

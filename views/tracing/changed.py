@@ -22,12 +22,18 @@ Kept = Mapping[PlanId, pl.DataFrame]
 
 
 class Changes(Rows):
-    """The changes of one epoch. ``changes_by_stage`` are those of the stages whose changes are kept."""
+    """The changes of one epoch. ``changes_by_stage`` are those of the stages whose changes are kept.
+
+    ``recorded_from`` is the epoch from which on rows of sources are recorded, if they are.
+    """
 
     is_change = True
 
-    def __init__(self, plan: Plan, compiled: Compiled, changes_by_stage: Kept) -> None:
+    def __init__(
+        self, plan: Plan, compiled: Compiled, changes_by_stage: Kept, recorded_from: int | None = None
+    ) -> None:
         super().__init__(plan, compiled)
+        self.recorded_from = recorded_from
         self._kept = changes_by_stage
         self._find_held()
 

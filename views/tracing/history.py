@@ -21,6 +21,7 @@ from .lineage import end_name
 from .traces import UntraceableError, traced
 
 TIME = "processing_time"
+REDEFINED = "the view was declared or replaced in this epoch, and filled"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,13 +128,12 @@ class History(Sequence[Change]):
 
 def _without_rows(plan: Plan, behind: Sequence[PlanId], epoch: int, watermarks: Mapping[int, str]) -> str:
     """Return what may change the rows of a view in an epoch that brings none: time, or another definition of the view."""
-    redefined = "the view was declared or replaced in this epoch, and filled"
     if not any(at in plan.windowed or isinstance(plan[at].operation.shape, InTurn) for at in behind):
-        return redefined
+        return REDEFINED
     earlier = max((each for each in watermarks if each < epoch), default=None)
     if epoch in watermarks and (earlier is None or watermarks[earlier] != watermarks[epoch]):
         return f"time has passed, {watermarks[epoch]}"
-    return f"processing time has passed, or {redefined}"
+    return f"processing time has passed, or {REDEFINED}"
 
 
 def _head(change: Change) -> str:
@@ -160,6 +160,11 @@ class RowChanges:
     times: Mapping[int, datetime]
     watermarks: Mapping[int, str]
     begins: int
+    """The epoch after which changes are kept."""
+    first: int
+    """The first epoch of the present definition of the view; 0 if there was no other."""
+    recorded_from: int | None
+    """The epoch from which on rows of sources are recorded; None if they are not."""
 
 
 def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_changes: RowChanges) -> History:
@@ -167,18 +172,27 @@ def history(plan: Plan, compiled: Compiled, kept_changes: KeptChanges, row_chang
     place = plan.views[row_changes.view]
     behind = sorted(plan.behind(place))
     changes, remarks = [], dict[str, None]()
-    if row_changes.begins > 0:
+    if 0 < row_changes.begins < row_changes.first:
+        remarks[
+            f"the view was declared or replaced in epoch {row_changes.first}; it has no changes before"
+        ] = None
+    elif row_changes.begins > 0:
         remarks[
             f"changes up to epoch {row_changes.begins} are no longer kept; keep more with Engine(retain=Retain(...)); a fork has only those "
             "since it was made"
         ] = None
     for epoch, rows in row_changes.rows.items():
         of_epoch = Changes(
-            plan, compiled, kept_changes.of(epoch, (at for at in behind if at != place or at in plan.inputs))
+            plan,
+            compiled,
+            kept_changes.of(epoch, (at for at in behind if at != place or at in plan.inputs)),
+            row_changes.recorded_from,
         )
         why, causes = "", {}
         if epoch == 0:
             why = "before any input"
+        elif epoch == row_changes.first:
+            why = f"no rows of it came: {REDEFINED}"
         else:
             try:
                 trace = traced(of_epoch, place, rows)

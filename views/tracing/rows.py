@@ -29,6 +29,8 @@ class Rows(ABC):
     """The rows of the stages of a plan: those of collections, or with ``is_change`` those of the change of one epoch."""
 
     is_change = False
+    recorded_from: int | None = None
+    """The epoch from which on the rows of sources are recorded; None if they are not, or are not looked up by epoch."""
 
     def __init__(self, plan: Plan, compiled: Compiled) -> None:
         self.plan = plan

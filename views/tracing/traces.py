@@ -315,6 +315,12 @@ def _missing(rows: Rows, place: PlanId) -> str:
     if rows.is_change:
         while isinstance(plan[place].operation.shape, STATELESS):
             place = next(each for each in plan[place].inputs if not rows.holds(each))
+        if place in plan.inputs and rows.recorded_from is not None:
+            return (
+                f"the rows of source {plan.inputs[place].name!r} are recorded from epoch {rows.recorded_from} on, in the memory of "
+                "this process; keep more with Engine(retain=Retain(...)), or declare a view of the source, whose deltas are in a "
+                "checkpoint, too"
+            )
         if place in plan.inputs:
             return (
                 f"the changes of source {plan.inputs[place].name!r} are not kept by epoch; make the engine with Engine(record=True), "
