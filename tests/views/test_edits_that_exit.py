@@ -38,3 +38,4 @@ def test_an_edit_that_exits_is_not_taken_up(
     taken, sentence = reloading.taken(["counts"], {})
     assert taken is not None
     assert sentence.endswith("more new")
+    assert sys.path.count(str(tmp_path)) == 1

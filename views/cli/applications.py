@@ -260,7 +260,10 @@ def _is_module(name: str) -> bool:
 
 def _of_file(path: Path) -> ModuleType:
     """Import a file as a module named by its stem; it can import modules beside it, as when Python runs it."""
-    sys.path.insert(0, str(path.resolve().parent))
+    if sys.path[:1] != [
+        folder := str(path.resolve().parent)
+    ]:  # It is there when an edited file is loaded again.
+        sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Uncached(path.stem, str(path)))
     assert spec is not None
     assert spec.loader is not None
