@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.spark_bridge import run
+from evercurrent.spark_bridge import Query, run
 from evercurrent.spark_bridge.execution import micro_batches
 from evercurrent.spark_bridge.runtime import java
 from evercurrent.spark_bridge.runtime.session import local_session, session
@@ -157,16 +158,22 @@ def run_to_the_end(spark: Any, folder: Path) -> None:
     """Run the query in this session until the input ends."""
     engine = ec.Engine()
     declare(engine)
-    stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
-    query = run(
+    begun(spark, folder, engine, "hits", HITS).await_termination()
+
+
+def begun(
+    spark: Any, folder: Path, engine: ec.Engine, source: str, columns: Mapping[str, pl.DataType]
+) -> Query:
+    """Start a query of an engine with one source, over the files of the folder, a file to a micro-batch."""
+    stream = spark.readStream.schema(spark_schema(source, pl.Schema(columns)))
+    return run(
         engine,
-        {"hits": stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
+        {source: stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
         checkpoint=os.environ.get("DOOMED_CHECKPOINT", folder / "checkpoint"),
         buckets=BUCKETS,
         trigger={"availableNow": True},
         driver_rows=20,
     )
-    query.await_termination()
 
 
 if __name__ == "__main__":

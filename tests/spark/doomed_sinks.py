@@ -13,10 +13,8 @@ from typing import Any
 import polars as pl
 
 import evercurrent as ec
-from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.runtime.spark_types import spark_schema
 from sink_places import Place
-from spark.doomed_query import BUCKETS, HITS, declare, started_session
+from spark.doomed_query import HITS, begun, declare, started_session
 
 KINDS = ("sqlite", "delta", "delta log", "iceberg", "parquet")
 VIEW = "by_user"
@@ -38,15 +36,7 @@ def run_to_the_end(spark: Any, folder: Path) -> Any:
     (folder / "places").mkdir(exist_ok=True)
     engine = ec.Engine()
     declare(engine)
-    stream = spark.readStream.schema(spark_schema("hits", pl.Schema(HITS)))
-    query = run(
-        engine,
-        {"hits": stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))},
-        checkpoint=folder / "checkpoint",
-        buckets=BUCKETS,
-        trigger={"availableNow": True},
-        driver_rows=20,
-    )
+    query = begun(spark, folder, engine, "hits", HITS)
     view = query.view(VIEW)
     for place in places(folder):
         place.deliver(view)
