@@ -149,6 +149,8 @@ def started_session() -> Any:
     given = {
         f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name in FOR_EXECUTORS
     }
+    if "DOOMED_PATH" in os.environ:
+        given["spark.executorEnv.PYTHONPATH"] = os.environ["DOOMED_PATH"]
     given |= json.loads(os.environ.get("DOOMED_SETTINGS", "{}"))
     archive = os.environ.get("DOOMED_ARCHIVE")
     return session("doomed", master=master, archive=archive, settings={**ON_LOOPBACK, **given})
