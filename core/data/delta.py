@@ -11,7 +11,7 @@ from ..columns.grouping import Groups, consolidated, group
 from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
 from ..columns.ownership import PushedColumns
 from ..columns.whole_columns import AnyColumn, IntColumn, series_of
-from .schema import DIFF, empty_frame, with_diff
+from .schema import DIFF, empty_delta_frame
 
 
 class Delta:
@@ -50,7 +50,7 @@ class Delta:
     @staticmethod
     def empty(schema: pl.Schema) -> Delta:
         """Return the delta without rows over these data columns."""
-        return Delta(empty_frame(with_diff(schema)), is_consolidated=True)
+        return Delta(empty_delta_frame(schema), is_consolidated=True)
 
     @staticmethod
     def of(rows: pl.DataFrame, diffs: Ints, *, is_consolidated: bool = False) -> Delta:

@@ -32,6 +32,14 @@ def empty_frame(schema: pl.Schema) -> pl.DataFrame:
     return _empty_frame(tuple(schema.items()))
 
 
+def empty_delta_frame(schema: pl.Schema) -> pl.DataFrame:
+    """Return the delta frame without rows over these data columns, as ``empty_frame``: nodes without rows need it at every epoch."""
+    return _empty_frame((*schema.items(), _DIFF_COLUMN))
+
+
+_DIFF_COLUMN = DIFF, pl.Int64()
+
+
 @lru_cache(maxsize=4096)
 def _empty_frame(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
     return pl.Schema(columns).to_frame()
