@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 import pytest
 
+import evercurrent as ec
 from evercurrent import Engine, InputError
 from evercurrent.views.engine.view_driver import StatesFill
 from evercurrent.views.plan.plan import Plan
@@ -45,14 +46,39 @@ def in_a_block(engine: Engine) -> None:
 def test_rows_are_refused_while_a_driver_runs(call: Callable[[Engine], object]) -> None:
     engine, driver = Engine(), Runs()
     hits = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")
-    totals = engine.view("totals", hits.group_by("ip").agg(n=pl.len()))
+    engine.view("totals", hits.group_by("ip").agg(n=pl.len()))
     engine.driven_by(driver)
     with pytest.raises(InputError, match=r"takes rows from its streams alone.*engine\.fork\("):
         call(engine)
-    assert (engine.epoch_number, engine.positions, totals.read().rows()) == (0, {}, [])
+    assert (engine.epoch_number, engine.positions) == (0, {})
     fork = engine.fork()
     fork.push("hits", [("a", NOON)])
     assert fork.views["totals"].read().rows() == [("a", 1)]
     driver.is_running = False
     call(engine)
     assert engine.epoch_number == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda view: view.read(),
+        lambda view: view.snapshot(),
+        lambda view: view.lookup("a"),
+        lambda view: list(view.deltas()),
+        lambda view: view.head(),
+        len,
+        lambda view: view.to_arrow(),
+    ],
+)
+def test_rows_that_the_driver_has_are_not_read_as_none(read: Callable[[ec.View], object]) -> None:
+    engine, driver = Engine(), Runs()
+    hits = engine.source("hits", {"ip": pl.String})
+    totals = engine.view("totals", hits.group_by("ip").agg(n=pl.len()))
+    engine.driven_by(driver)
+    with pytest.raises(InputError, match=r"view 'totals': a query runs the views.*query\.view\('totals'\)"):
+        read(totals)
+    assert "totals" in repr(totals)
+    assert "totals" in repr(engine)
+    driver.is_running = False
+    read(totals)

@@ -12,6 +12,7 @@ from uuid import uuid4
 import polars as pl
 
 from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Refused
 
 from ..checkpoint.origin import writers_of
@@ -33,7 +34,7 @@ from .epoch_runner import Running
 from .fill_reports import FillReports
 from .published import Published
 from .view import View
-from .view_driver import ViewDriver
+from .view_driver import ViewDriver, rows_elsewhere
 
 
 class ServedViews(ABC):
@@ -147,7 +148,12 @@ class ServedViews(ABC):
         return self._running.published()
 
     def reading(self, view: str) -> AbstractContextManager[Published]:
-        """Yield what is published, for a reader of this view inside of the block."""
+        """Yield what is published, for a reader of this view inside of the block.
+
+        Raises:
+            InputError: a driver runs the views, and has their rows.
+        """
+        self._require_rows(view)
         return self._running.reading(view)
 
     def ready(self) -> None:
@@ -186,4 +192,13 @@ class ServedViews(ABC):
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:
         """Return all rows of a view now, or after an epoch; see ``View.read``."""
+        self._require_rows(view)
         return self._running.contents(view, epoch)
+
+    def elsewhere(self, view: str) -> str:
+        """Return where the rows of a view are, if a driver has them; else nothing."""
+        return rows_elsewhere(view, self._running.drivers)
+
+    def _require_rows(self, view: str) -> None:
+        if elsewhere := self.elsewhere(view):
+            raise InputError(elsewhere)

@@ -105,6 +105,11 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         return self._keeper
 
     @property
+    def _unreadable(self) -> str:
+        """Why its rows cannot be read here: it is gone, or a query has them; else empty."""
+        return self._gone or self._keeper.elsewhere(self.name)
+
+    @property
     def _turn(self) -> Turn:
         """The lock of its engine that a writer holds while all others wait."""
         return self._engine.turn
@@ -392,18 +397,18 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         return f"view {self.name!r}"
 
     def __repr__(self) -> str:
-        """Name, epoch, size and the first rows; or how far it is filled, or that it is gone."""
-        if self._gone:
-            return f"View {self.name!r}: {self._gone}"
+        """Name, epoch, size and the first rows; or how far it is filled, that it is gone, or where its rows are."""
+        if reason := self._unreadable:
+            return f"View {self.name!r}: {reason}"
         if (filling := self.filling) is not None:
             return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
     def _repr_html_(self) -> str:
-        """Name, epoch and contents, for notebooks; or how far it is filled, or that it is gone."""
-        if self._gone:
-            return f"<p>{escape(self._gone)}</p>"
+        """Name, epoch and contents, for notebooks; or how far it is filled, that it is gone, or where its rows are."""
+        if reason := self._unreadable:
+            return f"<p>{escape(reason)}</p>"
         if (filling := self.filling) is not None:
             return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()

@@ -114,3 +114,13 @@ def driver_of(where: str, running: Running) -> ViewDriver | None:
             "the query, or start it with an engine into which nothing is pushed"
         )
     return driver
+
+
+def rows_elsewhere(view: str, drivers: Iterable[ViewDriver]) -> str:
+    """Return where the rows of a view are, if a driver runs it and the engine has none of them; else nothing."""
+    if not any(driver.is_running for driver in drivers):
+        return ""
+    return (
+        f"view {view!r}: a query runs the views of this engine, which has no rows of them itself: read query.view({view!r}), or the "
+        "view of a copy, engine.fork(checkpoint of the query)"
+    )

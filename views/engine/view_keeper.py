@@ -59,6 +59,10 @@ class ViewKeeper(Protocol):
         """Explain why windows of a view emit no panes."""
         ...
 
+    def elsewhere(self, view: str) -> str:
+        """Where the rows of a view are, if a query that runs has them; else empty."""
+        ...
+
     def lineage_of(self, view: str, row: object, limit: int) -> Lineage:
         """Return the rows of sources from which a row of a view comes."""
         ...
