@@ -17,8 +17,7 @@ def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
     names = others.columns
     if others.height == 1 and names and not any(dtype.is_nested() for dtype in others.dtypes):
         # One by one columns are compared in a tenth of the time in which few rows are grouped.
-        same = [rows.get_column(name).eq_missing(others.get_column(name)) for name in names]
-        return reduce(and_, same)
+        return reduce(and_, [_equal(rows.get_column(name), others.get_column(name)) for name in names])
     both = pl.concat(
         [
             pl.DataFrame([*frame.select(names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)])
@@ -30,6 +29,17 @@ def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
     mask = np.zeros(both.height, np.bool_)
     mask[places] = True
     return pl.Series(mask[: rows.height])
+
+
+def _equal(column: pl.Series, value: pl.Series) -> pl.Series:
+    """Return where a column has a value, which may be null; NaN is a value."""
+    if (
+        column.dtype.is_integer()
+        and column.dtype == value.dtype
+        and not (column.has_nulls() or value.has_nulls())
+    ):
+        return column == value  # No query, as it is where nulls are compared.
+    return column.eq_missing(value)
 
 
 def repeated(rows: pl.DataFrame, counts: pl.Series) -> pl.DataFrame:

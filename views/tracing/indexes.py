@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import Index, Ints, Keys, Words, expand, gather, key_words, stack
+from evercurrent.core.columns.kernels import Index, Ints, Keys, Words, expand, gather, keep, key_words, stack
 from evercurrent.core.columns.key_hash import in_force
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
@@ -242,7 +242,7 @@ def _only(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that have the values, as their words are hashes."""
     if not lookup_values.width or not rows.height:
         return rows
-    return rows.filter(is_among(rows.select(lookup_values.columns), lookup_values))
+    return keep(rows, is_among(rows, lookup_values).to_numpy())
 
 
 def _of_keys(

@@ -199,4 +199,4 @@ def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title
 
 def chosen_rows(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that have these values."""
-    return rows.filter(is_among(rows.select(lookup_values.columns), lookup_values))
+    return rows.filter(is_among(rows, lookup_values))

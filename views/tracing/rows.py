@@ -16,7 +16,7 @@ from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..plan.shapes import Assigned, Chosen, Computed, Exploded, Negated, Retimed, Union, Unnested
 from .indexes import Span
-from .stages import above, applied, matching, span_above, values
+from .stages import above, applied, columns_of, matching, span_above, values
 
 STATELESS = (Computed, Chosen, Exploded, Unnested, Assigned, Retimed, Union, Negated)
 """The stages whose rows, and whose changes, follow from those of their inputs."""
@@ -115,7 +115,7 @@ class Rows(ABC):
         node, schema = self.plan[place], self.plan[place].schema
         if self._is_looked_up(place, lookup_values):
             kept_rows = self._looked_up(place, lookup_values, span)
-            return Delta.empty(schema).frame if kept_rows is None else kept_rows.select(*schema, DIFF)
+            return Delta.empty(schema).frame if kept_rows is None else columns_of(kept_rows, [*schema, DIFF])
         match node.operation.shape:
             case Computed() | Chosen() | Exploded() | Unnested() | Assigned() | Retimed() | Negated():
                 (source,) = node.inputs
@@ -129,6 +129,6 @@ class Rows(ABC):
                 parts = []
                 for source in node.inputs:
                     rows = yield source, lookup_values, span
-                    parts.append(rows.select(*schema, DIFF))
+                    parts.append(columns_of(rows, [*schema, DIFF]))
                 return stack(parts)
         raise AssertionError(f"{node.label} keeps no rows")

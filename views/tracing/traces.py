@@ -30,6 +30,7 @@ from .rows import STATELESS, Rows
 from .stages import (
     above,
     applied,
+    columns_of,
     copied,
     joined,
     keys_across,
@@ -41,6 +42,7 @@ from .stages import (
     values,
     values_of_both,
     with_keys,
+    without_diffs,
 )
 from .window_rows import end_of_taken_back, taken_back_too_late, unemitted, without_late
 
@@ -94,7 +96,7 @@ def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
     while pending:
         at = max(pending)
         parts = pending.pop(at)
-        here = values(stack([part.drop(DIFF, strict=False) for part in parts]))
+        here = values(stack([*map(without_diffs, parts)]))
         trace.stages[at] = here
         origins = _origins(rows, at, here, trace)
         if origins is None:
@@ -168,7 +170,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
         case Paired() as join:
             yield from _sides(rows, place, join, here)
         case Grouped(keys=keys, key_columns=columns):
-            group_keys = values(here.select(keys))
+            group_keys = values(columns_of(here, keys))
             input_rows = rows.rows(source, copied(columns, group_keys))
             yield (
                 source,
@@ -179,7 +181,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
         case Panes() as grouped:
             yield source, _rows_of_panes(rows, place, grouped, here)
         case First(keys=keys) if rows.is_change:
-            yield source, rows.rows(source, values(here.select(keys)))
+            yield source, rows.rows(source, values(columns_of(here, keys)))
         case Unknown():
             raise UntraceableError(
                 "the rows that map_batches makes cannot be followed back, as only its function knows them; use "
@@ -290,7 +292,7 @@ def _rows_of_panes(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
     by_time = window.session_gap is not None or window.shifted_by_key
     names = [*grouped.keys, *(() if by_time or window.is_global else BOUNDS)]
     columns = [key for key in keys if key.name in names]
-    pane_values = values(panes.select(name for name in names if name in panes.columns))
+    pane_values = values(columns_of(panes, [name for name in names if name in panes.columns]))
     down = copied(columns, pane_values)
     bounds = [name for name in names if name in BOUNDS and name not in grouped.keys]
     down = pl.DataFrame([*down.get_columns(), *(pane_values.get_column(name) for name in bounds)])
