@@ -257,6 +257,11 @@ class GroupBy(Operator):
         rows = frame_of([*map(series_of, self._finished(names, values, len(run)))])
         return keep(rows, self._exists(run.sums, len(run)))
 
+    @property
+    def calls_users(self) -> bool:
+        """See ``Readable``: false if its rows are made of keys and additive columns alone."""
+        return not self._finished_by_copy or any(each.additive is None for each in self._spec.aggregates)
+
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
         rows = self.contents(at)

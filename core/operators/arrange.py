@@ -192,6 +192,11 @@ class Materialize(Operator):
         """Return itself."""
         return self
 
+    @property
+    def calls_users(self) -> bool:
+        """See ``Readable``: its rows are kept as they are."""
+        return False
+
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return the rows with their diffs, as of the versions ``at`` of its states. Cost: the state."""
         return (self.spine if at is None else self.spine.at(at[0])).summed()

@@ -28,6 +28,11 @@ class Readable(Protocol):
         """Return the columns by whose words the entries of its first state are kept."""
         ...
 
+    @property
+    def calls_users(self) -> bool:
+        """Return whether reading the rows may call a function of a user."""
+        ...
+
     def words(self, frame: pl.DataFrame) -> Keys:
         """Return the words by which the entries of rows with these columns are kept."""
         ...

@@ -24,17 +24,19 @@ class KeptRows:
 
     ``read`` returns them as of versions of the ``spines``, None being the last commit. The first spine has an entry for
     each row. Rows that a user gives are in no spine. ``is_sum``: the rows are the sum of the runs, each of which can be read alone.
+    ``calls_users``: reading them may call a function of a user.
     """
 
     read: Callable[[Sequence[Version] | None], Delta]
     spines: tuple[Spine, ...] = ()
     is_sum: bool = False
+    calls_users: bool = False
 
     @staticmethod
     def given(reader: RowsReader) -> KeptRows:
         """Return rows that are read once, by this function: a user's iterator cannot be read twice."""
         rows = cache(reader)
-        return KeptRows(lambda _: rows())
+        return KeptRows(lambda _: rows(), calls_users=True)
 
     def all(self) -> Delta:
         """Return all rows. Cost: the state."""
@@ -61,8 +63,16 @@ class KeptRows:
             yield self.entries, self.all()
             return
         versions = [spine.version for spine in others]
-        for entries, run in computed_ahead(_merged_ranges(first, most)):
-            yield entries, self.read([first.version.with_parts((run,), (), merging=()), *versions])
+
+        def rows_of(run: Run) -> Delta:
+            return self.read([first.version.with_parts((run,), (), merging=()), *versions])
+
+        merged = _merged_ranges(first, most)
+        if self.calls_users:
+            for entries, run in computed_ahead(merged):
+                yield entries, rows_of(run)
+        else:
+            yield from computed_ahead((entries, rows_of(run)) for entries, run in merged)
 
 
 def _merged_ranges(spine: Spine, most: int) -> Iterator[tuple[int, Run]]:

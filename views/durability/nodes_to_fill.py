@@ -96,7 +96,7 @@ class NodesToFill:
                 yield node.inputs[0], arranged
             readable = node.operator.readable
             if readable is not None:
-                rows = KeptRows(readable.emitted, tuple(readable.reads))
+                rows = KeptRows(readable.emitted, tuple(readable.reads), calls_users=readable.calls_users)
                 yield NodeId(number), rows
                 if node.operator.keeps_input:
                     yield node.inputs[0], rows
