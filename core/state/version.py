@@ -24,9 +24,9 @@ class Version:
     ``parts`` are its runs and the rows that still wait. Its contents never change. Its waiting rows become a run when somebody
     first needs them by key (``settle``), whoever it is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
     ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merging`` are merges
-    of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them. ``origin`` is the
-    version of another spine that this one shares: what the readers of that one merge is merged here too, and not the other
-    way round.
+    of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them. ``merged_at_origin``
+    is the same of the version of another spine that this one shares: what its readers merge is merged here too, and not the
+    other way round. The version itself is not kept, as its parts may be others by now.
     """
 
     parts: Parts
@@ -36,14 +36,13 @@ class Version:
     retracting: int = 0
     merging: tuple[GradualMerge, ...] = ()
     merged: list[Run] = field(default_factory=list)
-    origin: Version | None = None
+    merged_at_origin: list[Run] = field(default_factory=list)
     _settled: list[tuple[Run, ...]] = field(default_factory=list, repr=False)
 
     @property
     def whole(self) -> Run | None:
         """All parts as one run, the one that replaces them in later versions; None if no reader has merged them."""
-        of_origin = None if self.origin is None else self.origin.whole
-        return self.merged[0] if of_origin is None and self.merged else of_origin
+        return next(iter(self.merged_at_origin or self.merged), None)
 
     def settle(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Make these runs all that there is, unless another thread was faster, and return what is there now."""
@@ -58,11 +57,11 @@ class Version:
 
     def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
         """Return the same version with other parts, not merged yet."""
-        return replace(self, parts=(runs, waiting), merged=[], origin=None, _settled=[], **changed)
+        return replace(self, parts=(runs, waiting), merged=[], merged_at_origin=[], _settled=[], **changed)
 
     def shared(self) -> Version:
         """Return the same version for a spine that goes its own way: merges that are under way are left to this one."""
-        return replace(self, merging=(), merged=[], origin=self, _settled=[])
+        return replace(self, merging=(), merged=[], merged_at_origin=self.merged, _settled=[])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
+from dataclasses import fields
 
 import hypothesis.strategies as st
 import numpy as np
@@ -114,10 +116,26 @@ def test_a_state_that_is_shared_takes_the_merge_of_its_origins_readers_and_gives
     later.share(shared.version)
     held = held_in(shared)
     assert origin.version.whole is None
+    assert later.merged() is shared.merged()
     assert held_in(origin) == held
     assert shared.version.whole is origin.version.whole
-    assert later.merged() is origin.merged()
     later.stage(run_of([(7, 1)]))
     later.commit()
     assert later.version.whole is None
     assert held_in(later) == {**held, 7: 1}
+
+
+def test_a_state_that_is_shared_again_and_again_keeps_no_version_of_before() -> None:
+    spine = Spine(Layout())
+    spine.stage(run_of([(1, 1), (2, 1)]))
+    spine.commit()
+    versions = []
+    for _ in range(2_000):
+        following = Spine(Layout())
+        following.share(spine.version)
+        versions.append(weakref.ref(spine))
+        spine = following
+    assert held_in(spine) == {1: 1, 2: 1}
+    assert spine.version.whole is spine.merged()
+    assert [each for each in versions if each() is not None] == []
+    assert not any(isinstance(getattr(spine.version, each.name), Version) for each in fields(Version))
