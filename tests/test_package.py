@@ -48,9 +48,12 @@ IMPORTED = {"evercurrent", "numpy", "polars", "pyarrow"}
 """Whose modules ``import evercurrent`` may load, besides Python's own and what polars and pyarrow load by themselves."""
 
 NOT_AT_FIRST = re.compile(
-    r"evercurrent\.(spark_bridge|testing|views\.(apps|cli|testing|timeline))\b|asyncio$|http\.|multiprocessing$|unittest"
+    r"evercurrent\.(spark_bridge|testing|views\.(apps|cli|partitioned|testing|timeline))\b"
+    r"|evercurrent\.views\.(compiler\.windowed_groups|connectors\.files|proving\.proof|tracing\.(history|lineage))$"
+    r"|evercurrent\.views\.engine\.(forks|proving|refusing_engine|tracing|worker_evaluator)$"
+    r"|asyncio$|http\.|multiprocessing$|pyarrow\.(compute|csv|json)$|unittest"
 )
-"""Parts of ours, and large ones of Python's, that are loaded when they are used."""
+"""Parts of ours, and large ones of Python's and pyarrow's, that are loaded when they are used."""
 
 
 def modules_after(statement: str) -> set[str]:

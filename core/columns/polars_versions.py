@@ -64,9 +64,22 @@ def of_arrow(values: pa.Array) -> pl.Series:
 
     Before 1.44 a Series that is made of lists of categories ends the process when it is read; one out of a frame does not.
     """
-    if VERSION >= (1, 44) or not pa.types.is_nested(values.type):
+    if not pa.types.is_nested(values.type):
+        return pl.Series(_Exported(values))
+    if VERSION >= (1, 44):
         return pl.Series(values)
     return pl.DataFrame(pa.table({"": values})).to_series()
+
+
+class _Exported:
+    """An Arrow array by its C interface alone: given one of pyarrow's, polars imports all functions of pyarrow, which takes long."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        schema, array = self._values.__arrow_c_array__(requested_schema)
+        return schema, array
 
 
 def without(frame: pl.DataFrame, names: Container[str]) -> pl.DataFrame:

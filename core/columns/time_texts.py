@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .lossless import in_utc
 
@@ -114,6 +113,6 @@ def _read(texts: pa.Array, dtype: pl.DataType) -> pl.Series | None:
     """Return Arrow's reading of the texts, which is strict where polars guesses formats and cuts fractions off; None: it refuses one."""
     target = pl.Series([], dtype=dtype).to_arrow().type
     try:
-        return pl.Series(pc.cast(texts, target), dtype=dtype)
+        return pl.Series(texts.cast(target), dtype=dtype)
     except pa.ArrowInvalid:
         return None

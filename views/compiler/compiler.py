@@ -49,7 +49,6 @@ from ..plan.nodes import (
 from ..plan.plan import Plan
 from .builder import Builder, Compiled, copied_columns, filtering, plain_copies, selecting
 from .retained import RetainedRows
-from .windowed_groups import windows_over_time
 
 
 def compile_plan(plan: Plan, ledger: Ledger, *, allow_pickle: bool = False) -> Compiled:
@@ -151,6 +150,8 @@ class Compiler(Builder):
             case Join() as join:
                 return self._join(node, inputs, join)
             case Assign() | WithEventTime() | InOrder() | LateRows() | WindowedGroup() | LastPanes():
+                from .windowed_groups import windows_over_time  # Imported here, as only event time needs it.
+
                 return windows_over_time(self, where, node, inputs[0])
             case Top(keys=keys, order=order, count=count):
                 layout = Layout(node.schema, by_row=True, order=order)

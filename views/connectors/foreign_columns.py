@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.instants import in_utc
@@ -67,6 +66,8 @@ def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
     if _is_canonical(column.type):
         return readable_array(column.storage)
     if pa.types.is_run_end_encoded(column.type):
+        import pyarrow.compute as pc  # Imported here, as it takes long and few columns need it.
+
         return readable_array(pc.run_end_decode(column))
     return (_without_views(column) if _is_view(column.type) else column).cast(target)
 
@@ -123,6 +124,8 @@ def _is_zone(name: str | None) -> bool:
 
 def _without_views(column: pa.Array) -> pa.Array:
     """Return contiguous lists for lists anywhere in a buffer, for which Arrow's cast makes too few offsets."""
+    import pyarrow.compute as pc
+
     is_null = column.is_null()
     lengths = pc.if_else(is_null, 0, column.sizes)
     offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])

@@ -12,8 +12,6 @@ from evercurrent.core.columns.kernels import Mask
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.halving import bad_places
 
-from .text_files import json_rows, without_text
-
 TimeUnit = Literal["ms", "us", "ns"]
 
 TimeUnits = TimeUnit | Mapping[str, TimeUnit] | None
@@ -56,6 +54,8 @@ def _read(lines: pl.Series, schema: pl.Schema) -> pl.DataFrame | None:
     """Return a row for each line; None if one cannot be read, or holds more than one object."""
     if not len(lines):
         return schema.to_frame()
+    from .text_files import json_rows  # Imported here, as pyarrow's readers of texts take long.
+
     frame, fault = json_rows(lines.str.join("\n").item().encode(), schema, ignores_others=True)
     return None if fault is not None or frame.height != len(lines) else frame
 
@@ -90,6 +90,8 @@ def require_readable(where: str, schema: pl.Schema, units: TimeUnits) -> None:
     Raises:
         PlanError: one has not.
     """
+    from .text_files import without_text
+
     for name, dtype in schema.items():
         wire = pl.Schema({name: _wire_type(dtype, _unit(units, name))})
         inside = pl.Schema({name: pl.Struct(wire)})

@@ -17,7 +17,6 @@ from evercurrent.core.data.instants import instants_in
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
 
-from ..connectors.files import Reader
 from ..connectors.positions import Position
 from ..dataframe.accepted_rows import accepted
 from ..dataframe.source import Source
@@ -130,6 +129,8 @@ def _all_rows(source: Source, rows: Any) -> Delta:
 
 
 def _batches(source: Source, rows: Any) -> Iterator[Any]:
+    from ..connectors.files import Reader  # Imported here, as only backfills need it.
+
     if isinstance(rows, str | Path):
         diffs = source.kind != "append" and source.format is None
         files = Reader(source.name, [Path(rows)], source.arriving, diffs=diffs, batch_rows=BATCH_ROWS)

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -39,12 +40,14 @@ from .epoch_reads import EpochReads
 from .fill_reports import FillReports
 from .fills import Fills
 from .publisher import Publisher
-from .refusing_engine import RefusingEngine
 from .reopening import Reopening
 from .roles import CircuitEvaluator, EpochResult, FilledViews, InputLog, OnDisk, TakenInput
 from .view import View
 from .view_driver import ViewDriver, require_no_driver
-from .worker_evaluator import WorkerEvaluator
+
+if TYPE_CHECKING:
+    from .refusing_engine import RefusingEngine
+    from .worker_evaluator import WorkerEvaluator
 
 BEFORE_INPUT = Now(Epoch(0), datetime.fromtimestamp(0, UTC))
 """The epoch in which a group of nothing gets its row."""
@@ -332,12 +335,16 @@ class Running(EpochReads):
         if not epoch_input.refuses_rows:
             return self._choreography.make_real(self._evaluator, now, taken_input)
         if self._refusing is None or self._refusing[0] is not self._evaluator:
+            from .refusing_engine import RefusingEngine  # Imported here: few epochs have bad rows.
+
             self._refusing = self._evaluator, RefusingEngine(self._plan, compiled, self._evaluator)
         return self._choreography.make_real(self._refusing[1], now, taken_input)
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
         if self._workers == 1:
             return CircuitEvaluator(compiled, self.fills)
+        from .worker_evaluator import WorkerEvaluator  # Imported here, as only workers need it.
+
         before = self._evaluator if isinstance(self._evaluator, WorkerEvaluator) else None
         return WorkerEvaluator(self._plan, compiled, self._team, self._workers, self.fills, before)
 

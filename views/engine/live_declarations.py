@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import polars as pl
 
@@ -15,15 +15,16 @@ from evercurrent.core.data.errors import InputError, PlanError
 from ..checkpoint import Checkpoint, CommitLog
 from ..dataframe.source import Source
 from ..epochs.history import Retain
-from ..proving.proof import Proof, Proofs
-from ..tracing.history import History
 from ..tracing.indexes import Indexes
-from ..tracing.lineage import Lineage
 from .declarations import Declarations
-from .forks import Origin, checkpoint_of, compared, fork
-from .proving import Earlier, Prover
 from .served_views import ServedViews
-from .tracing import Tracer
+
+if TYPE_CHECKING:
+    from ..proving.proof import Proof, Proofs
+    from ..tracing.history import History
+    from ..tracing.lineage import Lineage
+    from .proving import Prover
+    from .tracing import Tracer
 
 
 class LiveDeclarations(ServedViews, ABC):
@@ -88,6 +89,8 @@ class LiveDeclarations(ServedViews, ABC):
             EpochGoneError: the epoch has no commit, or it is no longer retained; names those that remain.
             CheckpointError: the checkpoint is of another plan, or damaged.
         """
+        from .forks import Origin, checkpoint_of, fork  # Imported here, as only forks need it.
+
         with self._turn:
             if checkpoint is None and self.is_durable:
                 self.ready()
@@ -110,6 +113,8 @@ class LiveDeclarations(ServedViews, ABC):
         Raises:
             PlanError: views with one name have different columns.
         """
+        from .forks import compared
+
         return compared(self.published(), other.published(), self.views, other.views)
 
     @contextmanager
@@ -192,12 +197,16 @@ class LiveDeclarations(ServedViews, ABC):
         return self._tracer().why(view, row, self._last_instant() or 0, if_present=if_present)
 
     def _tracer(self) -> Tracer:
+        from .tracing import Tracer  # Imported here, as only questions about rows need it.
+
         fork = self.fork()
         compiled = fork._running.current()
         self._indexes.forget_all_but({node.identity for node in compiled.circuit.nodes})
         return Tracer(fork._plan, compiled, self._indexes, fork._running.log.now())
 
     def _prover(self) -> Prover:
+        from .proving import Earlier, Prover  # Imported here, as only proofs need it.
+
         with self._turn:
             fork, now = self.fork(), self.published()
             durability = self._running.durability
@@ -206,6 +215,8 @@ class LiveDeclarations(ServedViews, ABC):
         return Prover(fork._plan, fork._running.current(), fork.views, now, earlier)
 
     def _prover_of(self, checkpoint: str | Path | Checkpoint) -> Prover:
+        from .proving import Earlier, Prover
+
         opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         fork = self.fork(opened)
 
@@ -217,6 +228,8 @@ class LiveDeclarations(ServedViews, ABC):
         return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), earlier)
 
     def _prover_at(self, epoch: int) -> Prover:
+        from .proving import Prover
+
         fork = self.fork(epoch=epoch)
         return Prover(fork._plan, fork._running.current(), fork.views, fork.published(), None)
 

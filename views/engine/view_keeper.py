@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
 from ..concurrency.turns import Turn
 from ..epochs.subscriptions import Readers
-from ..proving.proof import Proof
 from ..sinks.origin import Origin
-from ..tracing.history import History as RowHistory
-from ..tracing.lineage import Lineage
 from .published import Published
+
+if TYPE_CHECKING:
+    from ..proving.proof import Proof
+    from ..tracing.history import History as RowHistory
+    from ..tracing.lineage import Lineage
 
 
 class ViewKeeper(Protocol):

@@ -12,14 +12,14 @@ from evercurrent.core.data.tags import tagged
 
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from ..proving.proof import Proof
-from ..tracing.history import History as RowHistory
-from ..tracing.lineage import Lineage
 from .view_keeper import ViewKeeper
 
 if TYPE_CHECKING:
+    from ..proving.proof import Proof
     from ..timeline.of_view import Key
     from ..timeline.timeline import Timeline
+    from ..tracing.history import History as RowHistory
+    from ..tracing.lineage import Lineage
 
 
 class Questions(ABC):
