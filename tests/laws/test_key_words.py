@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -176,33 +177,39 @@ def test_what_stands_behind_a_null_does_not_matter() -> None:
     assert len(set(first.tolist())) == len(set(second.tolist())) == 1
 
 
-# How evenly words are spread: of given values, so that it is the same in every run.
+# How evenly words are spread: of given values, so that it is the same in every run. They are made by the test, as
+# making them takes seconds.
 
 NUMBERS = np.arange(1 << 16)
-SPREAD_OUT: dict[str, list[pl.Series]] = {
-    "runs of integers": [pl.Series(NUMBERS), pl.Series(NUMBERS % 2)],
-    "multiples of a power of two": [pl.Series(NUMBERS << 40), pl.Series(NUMBERS * 0)],
-    "two small integers": [pl.Series(NUMBERS >> 8), pl.Series(NUMBERS & 255)],
-    "the same twice": [pl.Series(NUMBERS), pl.Series(NUMBERS)],
-    "four small integers": [pl.Series(NUMBERS >> shift & 15) for shift in (12, 8, 4, 0)],
-    "one against the other": [pl.Series(NUMBERS), pl.Series(-NUMBERS)],
-    "powers of two": [pl.Series(1 << NUMBERS % 62), pl.Series(NUMBERS // 62)],
-    "the same three times": [pl.Series(NUMBERS)] * 3,
-    "two whole floats": [pl.Series(each).cast(pl.Float64) for each in (NUMBERS >> 8, NUMBERS & 255)],
-    "whole floats": [pl.Series(NUMBERS).cast(pl.Float64)],
-    "negative floats": [pl.Series(NUMBERS / -1024)],
-    "short texts": [pl.Series(NUMBERS).cast(pl.String)],
-    "texts with a common beginning": [
+SPREAD_OUT: dict[str, Callable[[], list[pl.Series]]] = {
+    "runs of integers": lambda: [pl.Series(NUMBERS), pl.Series(NUMBERS % 2)],
+    "multiples of a power of two": lambda: [pl.Series(NUMBERS << 40), pl.Series(NUMBERS * 0)],
+    "two small integers": lambda: [pl.Series(NUMBERS >> 8), pl.Series(NUMBERS & 255)],
+    "the same twice": lambda: [pl.Series(NUMBERS), pl.Series(NUMBERS)],
+    "four small integers": lambda: [pl.Series(NUMBERS >> shift & 15) for shift in (12, 8, 4, 0)],
+    "one against the other": lambda: [pl.Series(NUMBERS), pl.Series(-NUMBERS)],
+    "powers of two": lambda: [pl.Series(1 << NUMBERS % 62), pl.Series(NUMBERS // 62)],
+    "the same three times": lambda: [pl.Series(NUMBERS)] * 3,
+    "two whole floats": lambda: [pl.Series(each).cast(pl.Float64) for each in (NUMBERS >> 8, NUMBERS & 255)],
+    "whole floats": lambda: [pl.Series(NUMBERS).cast(pl.Float64)],
+    "negative floats": lambda: [pl.Series(NUMBERS / -1024)],
+    "short texts": lambda: [pl.Series(NUMBERS).cast(pl.String)],
+    "texts with a common beginning": lambda: [
         pl.Series(["a beginning that is long, and " + str(n) for n in NUMBERS])
     ],
-    "texts with a common end": [pl.Series([f"{n:05} and an end that is long enough" for n in NUMBERS])],
-    "texts that differ in their length": [
+    "texts with a common end": lambda: [
+        pl.Series([f"{n:05} and an end that is long enough" for n in NUMBERS])
+    ],
+    "texts that differ in their length": lambda: [
         pl.Series([b"\0" * (n % 2048) + bytes([n >> 11]) for n in NUMBERS])
     ],
-    "days": [pl.Series(NUMBERS.astype(np.int32)).cast(pl.Date), pl.Series(["x"]).new_from_index(0, 1 << 16)],
-    "lists": [pl.Series([[n >> 8, n & 255] for n in NUMBERS.tolist()])],
-    "structs": [pl.DataFrame({"a": NUMBERS >> 8, "b": NUMBERS & 255}).to_struct("s")],
-    "decimals": [pl.Series(NUMBERS).cast(pl.Decimal(20, 2))],
+    "days": lambda: [
+        pl.Series(NUMBERS.astype(np.int32)).cast(pl.Date),
+        pl.Series(["x"]).new_from_index(0, 1 << 16),
+    ],
+    "lists": lambda: [pl.Series([[n >> 8, n & 255] for n in NUMBERS.tolist()])],
+    "structs": lambda: [pl.DataFrame({"a": NUMBERS >> 8, "b": NUMBERS & 255}).to_struct("s")],
+    "decimals": lambda: [pl.Series(NUMBERS).cast(pl.Decimal(20, 2))],
 }
 
 
@@ -212,7 +219,7 @@ def test_words_are_spread_evenly(values: str) -> None:
 
     Of words at random, chi squared of 256 places is 255 with a deviation of 22.6: the bound is six of these.
     """
-    columns = SPREAD_OUT[values]
+    columns = SPREAD_OUT[values]()
     for words in row_words(columns, len(NUMBERS)):
         assert len(np.unique(words)) == len(NUMBERS)
         for place in (56, 48, 40, 24):
