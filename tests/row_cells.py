@@ -10,6 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.columns.kernels import MANY_ROWS
+
 LONG = [0.1 * k for k in range(300)]
 TEXTS = ["", "a", "A b", " pad ", "aé😀", "12", "-7", "1.5", "1e3", "2024-02-29", "2024-02-29 12:30:00", "12:30:01", "[1, 2]",
          '{"a": 1}', "x" * 300, "ab,cd,,e", "0x1f", "deadbeef", "true", None]  # fmt: skip
@@ -141,7 +143,8 @@ def companies(rows: pl.DataFrame, *, quick: bool = False) -> Iterator[tuple[str,
         places = [place * 5 % height if height % 5 else place % height for place in range(size)]
         yield f"{size} rows", rows[places], places
     yield "chunks of one row", pl.concat([rows.slice(place, 1) for place in every], rechunk=False), every
-    yield "many chunks", pl.concat([rows] * (5000 // height + 1), rechunk=False), every * (5000 // height + 1)
+    times = _most_rows(rows.schema["x"], quick=quick) // height + 1
+    yield "many chunks", pl.concat([rows] * times, rechunk=False), every * times
     full = [place for place in every if rows["x"][place] is not None]
     if not full:
         return
@@ -160,6 +163,13 @@ def companies(rows: pl.DataFrame, *, quick: bool = False) -> Iterator[tuple[str,
     by_value = rows[order]
     yield "sorted", by_value, order
     yield "sorted, and marked so", by_value.with_columns(by_value["x"].set_sorted()), order
+
+
+def _most_rows(dtype: pl.DataType, *, quick: bool) -> int:
+    """How many rows come at least: more than are computed in one thread, but for wide arrays where quick, as for the narrow ones."""
+    if not quick:
+        return 5000
+    return 500 if isinstance(dtype, pl.Array) and dtype.shape[0] > 2 else MANY_ROWS
 
 
 def _plain(dtype: pl.DataType) -> bool:

@@ -7,7 +7,8 @@ Every function that may be computed row by row is called over every type, with e
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from evercurrent.core.columns.row_values import has_element_expression
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.group.aggregates import Column
 from evercurrent.views.compiler.builder import selecting
 from evercurrent.views.expressions import output_schema, row_expressions
 from evercurrent.views.expressions.elementwise import elementwise
@@ -63,7 +65,7 @@ def calls(dtype: pl.DataType, *, quick: bool) -> Iterator[tuple[str, pl.Expr]]:
             continue
 
 
-def accepted(rows: pl.DataFrame, expr: pl.Expr) -> Any:
+def accepted(rows: pl.DataFrame, expr: pl.Expr) -> tuple[Column, ...] | None:
     """The columns that the expression is in a view over these columns; None if it cannot stand in one."""
     try:
         rows.clear().select(expr)
@@ -73,12 +75,15 @@ def accepted(rows: pl.DataFrame, expr: pl.Expr) -> Any:
 
 
 class Asked:
-    """Accepted expressions over rows, all computed at once, as they are in one ``select``."""
+    """Accepted columns over rows, all computed at once, as they are in one ``select``."""
 
-    def __init__(self, rows: pl.DataFrame, exprs: Sequence[pl.Expr]) -> None:
-        self.exprs = [expr.alias(f"out{number}") for number, expr in enumerate(exprs)]
+    def __init__(self, rows: pl.DataFrame, columns: Iterable[Column]) -> None:
+        self.columns = [
+            replace(column, name=f"out{number}", expr=column.expr.alias(f"out{number}"))
+            for number, column in enumerate(columns)
+        ]
+        self.exprs = [column.expr for column in self.columns]
         self.schema = rows.schema
-        self.columns = row_expressions("law", rows.schema, *self.exprs)
         self.columns_of = selecting(self.columns, rows.schema)
         self.made = {**output_schema(rows.schema, self.columns), DIFF: pl.Int64()}
         self.rows = rows.with_columns(pl.repeat(1, pl.len(), dtype=pl.Int64).alias(DIFF))
@@ -175,7 +180,7 @@ def difference(rows: pl.DataFrame, places: list[int], found: pl.DataFrame, expec
     return "differs"
 
 
-def fails(many: pl.DataFrame, columns: Any, expr: pl.Expr) -> bool:
+def fails(many: pl.DataFrame, columns: tuple[Column, ...], expr: pl.Expr) -> bool:
     """Whether polars raises, for some of many rows, what it is to raise whatever stands beside."""
     try:
         made = {**output_schema(many.schema, columns), "__i": pl.Int64()}
@@ -194,34 +199,34 @@ def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
         for name, expr in calls(dtype, quick=quick)
         if not (name == "cast" and "Struct" in str(dtype)) and (columns := accepted(rows, expr)) is not None
     ]  # A struct that is cast to a number is one to polars' types, and a struct of numbers to its rows.
-    together: dict[bool, list[tuple[str, pl.Expr]]] = {False: [], True: []}
+    together: dict[bool, list[tuple[str, tuple[Column, ...]]]] = {False: [], True: []}
     for name, expr, columns in known:
         if fails(many, columns, expr):
             if quick:
                 continue  # What fails is loud: the long profile looks at what is left of it.
-            yield from ((f"{name}: {where}") for where in [failing_alike(rows, expr)] if where)
+            yield from ((f"{name}: {where}") for where in [failing_alike(rows, columns)] if where)
         else:
-            together[has_element_expression(expr)].append((name, expr))
+            together[has_element_expression(expr)].append((name, columns))
     for some in together.values():
-        if some and Asked(rows, [expr for _, expr in some]).departure():
-            for name, expr in some:
-                where = Asked(rows, [expr]).departure()
+        if some and Asked(rows, chain.from_iterable(columns for _, columns in some)).departure():
+            for name, columns in some:
+                where = Asked(rows, columns).departure()
                 if where and where.startswith("many rows: fails"):
-                    where = failing_alike(rows, expr)
+                    where = failing_alike(rows, columns)
                 if where:
                     yield f"{name}: {where}"
 
 
-def failing_alike(rows: pl.DataFrame, expr: pl.Expr) -> str | None:
+def failing_alike(rows: pl.DataFrame, columns: Iterable[Column]) -> str | None:
     """Which row fails alone and not in company, or in company and not alone; else what the sound rows give."""
-    asked = Asked(rows, [expr])
+    asked = Asked(rows, columns)
     failing = [place for place in range(rows.height) if not computes(asked, asked.rows.slice(place, 1))]
     sound = [place for place in range(rows.height) if place not in failing]
     if any(computes(asked, asked.rows[[*sound, place]]) for place in failing):
         return "a row fails alone, and not in company"
     if not sound or not computes(asked, asked.rows[sound]):
         return None  # What fails is loud, and changes nothing.
-    where = Asked(rows[sound], [expr]).departure()
+    where = Asked(rows[sound], columns).departure()
     return None if where and where.startswith("many rows: fails") else where  # Loud in polars as well.
 
 
