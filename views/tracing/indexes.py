@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,7 +26,7 @@ from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
 from ..proving.row_frames import is_among
-from .scans import Scan
+from .scans import Scan, ScannedPart
 from .sorted_ahead import SortedAhead
 
 Part = Run | Chunk
@@ -35,7 +34,7 @@ Part = Run | Chunk
 SCANNED_FROM, FEW_VALUES = 1 << 17, 1 << 12
 """Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values."""
 
-SCANS = 20
+SCANS = 100
 """A part that was scanned so often by some columns is sorted by them, which takes about as long as these scans, and nobody waits for it."""
 
 
@@ -106,7 +105,7 @@ class Indexes:
         self.indexed: int = 0
         self.touched: int = 0
         self._sorted: WeakKeyDictionary[Part, dict[tuple[str, ...], _Sorted]] = WeakKeyDictionary()
-        self._scans: WeakKeyDictionary[Part, Counter[tuple[str, ...]]] = WeakKeyDictionary()
+        self._scanned: WeakKeyDictionary[Part, ScannedPart] = WeakKeyDictionary()
         self._ahead = SortedAhead()
         self._copies: dict[str, _FinishedRows] = {}
         self.guard = Guard()
@@ -186,11 +185,11 @@ class Indexes:
         if is_large and chosen not in self._sorted.get(part, ()):
             scan = look_up.scan
             if scan is not None:
-                scans = self._scans.setdefault(part, Counter())
-                scans[chosen] += 1
-                if scans[chosen] >= SCANS:
+                scanned = self._scanned.setdefault(part, ScannedPart())
+                scanned.look_ups[chosen] += 1
+                if scanned.look_ups[chosen] >= SCANS:
                     self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
-                return scan.places(_frame(part))
+                return scanned.places(_frame(part), scan)
         return np.sort(self._order(part, chosen).of(look_up.words(chosen[1:])))
 
     def _within(self, part: Part, span: Span | None) -> Index:
@@ -304,4 +303,4 @@ def _only_in(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(pl.lit(1, pl.Int64).alias(DIFF))
+    return rows.hstack([pl.Series(DIFF, np.ones(rows.height, np.int64))])

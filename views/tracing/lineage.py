@@ -27,6 +27,22 @@ WORD = "_word"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StageRows:
+    """The rows of a stage of a trace, which are sorted and written into a box when the lineage is drawn."""
+
+    name: str
+    head: str
+    lines: tuple[str, ...]
+    rows: pl.DataFrame
+    is_end: bool
+
+    def box(self) -> Box:
+        """Return the box of the stage; the rows of an end are sorted already."""
+        rows = self.rows if self.is_end else newest_first(self.rows, ())
+        return Box(self.name, self.head, (*self.lines, *shown_rows(rows)), self.is_end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Lineage(Mapping[str, pl.DataFrame]):
     """The rows from which a row of a view comes, by the names of their sources, the newest first, with ``_diff``.
 
@@ -36,7 +52,8 @@ class Lineage(Mapping[str, pl.DataFrame]):
 
     view: str
     rows: Mapping[str, pl.DataFrame]
-    drawing: Drawing = field(repr=False)
+    stages: tuple[StageRows, ...] = field(repr=False)
+    edges: tuple[tuple[str, str], ...] = field(repr=False)
     remarks: tuple[str, ...] = ()
 
     def __getitem__(self, source: str) -> pl.DataFrame:
@@ -50,6 +67,12 @@ class Lineage(Mapping[str, pl.DataFrame]):
     def __len__(self) -> int:
         """Return the number of sources."""
         return len(self.rows)
+
+    @property
+    def drawing(self) -> Drawing:
+        """The stages and their rows as boxes, from the row to the sources."""
+        boxes = tuple(stage.box() for stage in self.stages)
+        return Drawing(f"lineage of a row of {self.view}", boxes, self.edges)
 
     def text(self) -> str:
         """Return the stages as an indented text, from the row to the sources."""
@@ -115,9 +138,8 @@ def lineage(
                 "declare its event_time=, or make the engine with Engine(record=True)"
             )
     cut = {label: part.head(int(limit)) for label, part in rows_by_end.items()}
-    return Lineage(
-        name, cut, drawing_of(plan, trace, rows_by_end, f"lineage of a row of {name}"), tuple(trace.remarks)
-    )
+    edges = tuple((f"n{start}", f"n{end}") for start, end in dict.fromkeys(trace.edges))
+    return Lineage(name, cut, _stages_of(plan, trace, rows_by_end), edges, tuple(trace.remarks))
 
 
 def _by_epoch(rows: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
@@ -180,21 +202,17 @@ def row_values(view: str, schema: pl.Schema, row: object) -> pl.DataFrame:
     return pl.DataFrame([column + 0.0 if column.dtype.is_float() else column for column in one_row])
 
 
-def drawing_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame], title: str) -> Drawing:
-    """Return the stages of a trace as boxes, with the rows in them; those that only pass rows on are left out."""
-    boxes = []
+def _stages_of(plan: Plan, trace: Trace, ends: Mapping[str, pl.DataFrame]) -> tuple[StageRows, ...]:
+    """Return the stages of a trace with their rows, those at which it ends with their diffs."""
+    stages = []
     for place, here in trace.stages.items():
-        rows = newest_first(here, ())
-        name = (
-            f"source {plan.inputs[place].name}" if place in plan.inputs else ", ".join(plan.views_at(place))
-        )
-        head = name or plan[place].label
-        below = [plan[place].label] if name and place not in plan.inputs else []
-        if place in trace.ends:
-            rows = ends[end_name(plan, place)]
-        boxes.append(Box(f"n{place}", head, (*below, *shown_rows(rows)), is_end=place in trace.ends))
-    edges = [(f"n{source}", f"n{place}") for source, place in dict.fromkeys(trace.edges)]
-    return Drawing(title, tuple(boxes), tuple(edges))
+        is_end, label = place in trace.ends, plan[place].label
+        is_source = place in plan.inputs
+        name = f"source {plan.inputs[place].name}" if is_source else ", ".join(plan.views_at(place))
+        lines = (label,) if name and not is_source else ()
+        rows = ends[end_name(plan, place)] if is_end else here
+        stages.append(StageRows(f"n{place}", name or label, lines, rows, is_end))
+    return tuple(stages)
 
 
 def chosen_rows(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.DataFrame:

@@ -1,20 +1,34 @@
-"""Rows that have some values are found by a pass over a column, where nothing is sorted by it."""
+"""Rows that have some values are found by passes over columns, or over their fingerprints, where nothing is sorted by them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from evercurrent.core.columns.kernels import Index
+from evercurrent.core.columns.kernels import Index, Mask
+from evercurrent.core.columns.value_words import SPREAD
+
+Fingerprints = npt.NDArray[np.uint16]
+"""16 bits of each number of a column, which differ for nearly all other numbers: a quarter of what a pass has to read."""
+
+Numbers = npt.NDArray[np.integer]
 
 ONE_BY_ONE = 4
 """So many numbers are compared with one after the other: a comparison takes a fifth of a look-up in a set."""
 
 FEW_PLACES = 256
 """So few rows are not looked at in further columns."""
+
+PASSES = 4
+"""After so many passes over a column its fingerprints are made, which takes about as long as these."""
+
+BLOCK = 1 << 14
+"""So many numbers at a time are made to fingerprints, within the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +41,73 @@ class Scan:
     def of(cls, lookup_values: pl.DataFrame) -> Scan | None:
         """Return the scan for these values; None if no column compares exactly."""
         exact = [
-            lookup_values.get_column(name).unique()
+            _each_once(lookup_values.get_column(name))
             for name, dtype in lookup_values.schema.items()
             if dtype.is_integer() or dtype in (pl.String, pl.Boolean, pl.Date)
         ]
         return cls(tuple(sorted(exact, key=len))) if exact else None
 
-    def places(self, frame: pl.DataFrame) -> Index:
-        """Return the positions of all rows with one of the combinations of values, and perhaps of others.
+
+def _each_once(values: pl.Series) -> pl.Series:
+    return values.unique() if len(values) > 1 else values
+
+
+@dataclass(slots=True, eq=False)
+class ScannedPart:
+    """What is known of a part of a state that is scanned: the look-ups by columns, and the fingerprints of numbers.
+
+    Memory: 2 bytes for each row and column over which at least ``PASSES`` passes were made.
+    """
+
+    look_ups: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _passes: Counter[str] = field(default_factory=Counter)
+    _fingerprints: dict[str, Fingerprints] = field(default_factory=dict)
+
+    def places(self, frame: pl.DataFrame, scan: Scan) -> Index:
+        """Return the positions of all rows of the part's frame with one of the combinations of values, and perhaps of others.
 
         Cost: a pass over the column with the fewest values, and the rows that it finds.
         """
         places: pl.Series | None = None
-        for values in self.values:
+        for values in scan.values:
             column = frame.get_column(values.name)
             if places is None:
-                places = _places_of(column, values)
+                places = self._places_of(column, values)
             elif len(places) > FEW_PLACES:
                 places = places.filter(_is_one_of(column.gather(places), values))
         assert places is not None, "a column compares exactly"
         return places.to_numpy()
 
+    def _places_of(self, column: pl.Series, values: pl.Series) -> pl.Series:
+        """Return the positions of the rows of a column that have one of the values."""
+        if len(values) <= ONE_BY_ONE and _is_numpy(column) and not values.has_nulls():
+            return pl.Series(self._places_of_numbers(column.name, column.to_numpy(), values.to_numpy()))
+        # To select numbers by a mask of few rows is ten times as fast as to look for these.
+        return pl.int_range(len(column), eager=True).filter(_is_one_of(column, values))
 
-def _places_of(column: pl.Series, values: pl.Series) -> pl.Series:
-    """Return the positions of the rows of a column that have one of the values."""
-    if len(values) <= ONE_BY_ONE and _is_numpy(column) and not values.has_nulls():
-        numbers = column.to_numpy()
-        masks = [numbers == value for value in values.to_list()]
-        return pl.Series(np.flatnonzero(reduce(np.logical_or, masks)))
-    # To select numbers by a mask of few rows is ten times as fast as to look for these.
-    return pl.int_range(len(column), eager=True).filter(_is_one_of(column, values))
+    def _places_of_numbers(self, name: str, numbers: Numbers, values: Numbers) -> Index:
+        self._passes[name] += 1
+        if self._passes[name] <= PASSES or numbers.itemsize <= 2:
+            return np.flatnonzero(_has_one_of(numbers, values))
+        if name not in self._fingerprints:
+            self._fingerprints[name] = fingerprints(numbers)
+        places = np.flatnonzero(_has_one_of(self._fingerprints[name], fingerprints(values)))
+        return places[_has_one_of(numbers[places], values)]
+
+
+def fingerprints(numbers: Numbers) -> Fingerprints:
+    """Return the fingerprints of numbers: the leading bits of their products with ``SPREAD``, modulo 2^64."""
+    prints = np.empty(len(numbers), np.uint16)
+    for start in range(0, len(numbers), BLOCK):
+        words = numbers[start : start + BLOCK].astype(np.uint64)
+        words *= SPREAD
+        words >>= np.uint64(48)
+        prints[start : start + BLOCK] = words
+    return prints
+
+
+def _has_one_of(numbers: Numbers, values: Numbers) -> Mask:
+    return reduce(np.logical_or, [numbers == value for value in values])
 
 
 def _is_numpy(column: pl.Series) -> bool:

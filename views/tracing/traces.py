@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Mask, gather, stack
+from evercurrent.core.columns.kernels import Mask, gather, keep, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 
@@ -172,12 +172,10 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
         case Grouped(keys=keys, key_columns=columns):
             group_keys = values(columns_of(here, keys))
             input_rows = rows.rows(source, copied(columns, group_keys))
-            yield (
-                source,
-                input_rows.filter(matching(with_keys(input_rows, columns), group_keys))
-                if keys
-                else input_rows,
-            )
+            if keys:
+                is_of_group = matching(with_keys(input_rows, columns), group_keys)
+                input_rows = keep(input_rows, is_of_group.to_numpy())
+            yield source, input_rows
         case Panes() as grouped:
             yield source, _rows_of_panes(rows, place, grouped, here)
         case First(keys=keys) if rows.is_change:
