@@ -265,7 +265,8 @@ class GroupBy(Operator):
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
         rows = self.contents(at)
-        return Delta.of(rows, ones(rows.height), is_consolidated=True)
+        # The columns by reference, so that it shows that all diffs are 1.
+        return Delta.of_columns(rows.get_columns(), ones(rows.height), is_consolidated=True)
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
