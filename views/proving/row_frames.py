@@ -20,7 +20,9 @@ def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
         return reduce(and_, [_equal(rows.get_column(name), others.get_column(name)) for name in names])
     both = pl.concat(
         [
-            pl.DataFrame([*map(frame.get_column, names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)])
+            pl.DataFrame(
+                [*map(frame.get_column, names), pl.Series(_KEY, [mark]).new_from_index(0, frame.height)]
+            )
             for frame, mark in ((rows, False), (others, True))
         ]
     ).with_row_index(_COUNT)
