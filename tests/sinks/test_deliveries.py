@@ -159,6 +159,10 @@ def test_the_end_waits_for_the_others_where_a_checkpoint_is_gone(tmp_path: Path,
     other, view = hits()
     going = view.to_parquet(tmp_path / "other")
     shutil.rmtree(checkpoint)
+    assert gone.lag is None
+    assert gone.figures()["lag"] is None
+    assert "at epoch 1, how far behind is not known: " in repr(gone)
+    assert "nothing is committed there" in repr(gone)
     other.push("log", {"ip": ["b"]})
     drain_all([gone, going])
     assert going.epoch == 1

@@ -151,6 +151,7 @@ def prometheus_text(stats: Stats) -> str:
         values = [
             (f'{{view="{_escaped(figures["view"])}",sink="{_escaped(name)}"}}', figures[field])
             for name, figures in stats.get("sinks", {}).items()
+            if figures[field] is not None
         ]
         lines += _family(f"sink_{field}", "gauge", text, values)
     checkpoint = stats.get("checkpoint") or {}

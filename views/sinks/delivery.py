@@ -165,9 +165,9 @@ class Delivery:
         return self._view.name
 
     @property
-    def lag(self) -> int:
-        """How many epochs of the view the sink is behind."""
-        return self._last_epoch - (-1 if self.epoch is None else self.epoch)
+    def lag(self) -> int | None:
+        """How many epochs of the view the sink is behind; None where its checkpoint is gone or cannot be read."""
+        return self._behind()[0]
 
     @property
     def place(self) -> str:
@@ -241,10 +241,19 @@ class Delivery:
 
     def __repr__(self) -> str:
         """Show the view, the sink, how far it is, and what failed."""
-        state = f"at epoch {self.epoch}, {self.lag} behind"
+        state = f"at epoch {self.epoch}, {self._behind()[1]}"
         if self.error is not None:
             state += f", after {self.failures} failures: {first_line(self.error)}"
         return f"Delivery(view {self._view.name!r} to {self._sink.place}, {state}{', closed' if self.is_closed else ''})"
+
+    def _behind(self) -> tuple[int | None, str]:
+        """Return how many epochs the sink is behind, and the same in words: those why that is not known, if it is not."""
+        try:
+            last = self._last_epoch
+        except Exception as error:  # Whatever the store of a checkpoint raises.
+            return None, f"how far behind is not known: {first_line(error)}"
+        lag = last - (-1 if self.epoch is None else self.epoch)
+        return lag, f"{lag} behind"
 
     @property
     def _where(self) -> str:
