@@ -79,6 +79,13 @@ def test_import_loads_nothing_but_what_it_needs():
     assert sorted(filter(NOT_AT_FIRST.match, added)) == []
 
 
+def test_a_worker_of_spark_hands_on_its_result_without_pandas():
+    """Importing it takes a worker as long as half of what it needs."""
+    loaded = modules_after("from evercurrent.spark_bridge.execution.jobs import _result; _result(None)")
+    assert "pyarrow" in loaded
+    assert not {"pandas", "pyarrow.compute", "pyspark"} & loaded
+
+
 def test_a_plan_is_a_graph_of_networkx_when_it_is_asked_for():
     engine = evercurrent.Engine()
     source = engine.source("numbers", {"n": pl.Int64})

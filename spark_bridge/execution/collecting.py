@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evercurrent.views.partitioned.limits import MEBIBYTE, DriverLimits
 
@@ -108,6 +107,8 @@ def _marked(few: DataFrame, rows: DataFrame, is_beyond: str, widest: int) -> Dat
 def _exceeds(table: pa.Table, share: int | None) -> bool:
     """Return whether a row is marked or, where none is, is at the place of one too many for its task."""
     if share is None:
+        import pyarrow.compute as pc  # Imported here, as it takes long and workers do not need it.
+
         return EXCEEDS in table.column_names and bool(pc.any(table.column(EXCEEDS)).as_py())
     return bool(((table.column(PLACE).to_numpy() & IN_PARTITION) >= share).any())
 

@@ -260,7 +260,7 @@ def _among(rows: pa.Table, among: Ints) -> pa.Table:
     ids = rows.column(PLACE).to_numpy()
     span = np.searchsorted(among[:, 0], ids, side="right") - 1
     is_in = (span >= 0) & (ids <= among[np.maximum(span, 0), 1])
-    return rows.filter(pa.array(is_in)).drop_columns([PLACE])
+    return rows.filter(pl.Series(is_in).to_arrow()).drop_columns([PLACE])
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -277,7 +277,11 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(result, protocol=5)], pa.binary())})
+    """Return a result as a column of one row: its bytes as they are, since ``pa.array`` imports pandas, which takes a worker long."""
+    pickled = pickle.dumps(result, protocol=5)
+    offsets = pa.py_buffer(np.array([0, len(pickled)], np.int32))
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(pickled)])
+    return pa.RecordBatch.from_arrays([column], ["done"])
 
 
 def _done(results: DataFrame) -> list[TaskResult]:

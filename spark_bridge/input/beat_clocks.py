@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -23,7 +24,9 @@ class Clock(DataSourceStreamReader):
         return [InputPartition(end["beat"])] if end["beat"] > start["beat"] else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"beat": [partition.value]}, pa.schema([("beat", pa.int64())]))
+        yield from (
+            pl.DataFrame({"beat": [partition.value]}, schema={"beat": pl.Int64}).to_arrow().to_batches()
+        )
 
     def _now(self) -> int:
         return int(time.time() // self._seconds)

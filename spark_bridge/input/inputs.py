@@ -178,7 +178,7 @@ def untagged(
         own = tags == place
         if own.any():
             packed = table.column(f"_{place}")
-            packed = packed if own.all() else packed.filter(pa.array(own))
+            packed = packed if own.all() else packed.filter(pl.Series(own).to_arrow())
             apart[name] = read(_fields(packed, schema), schema, f"source {name!r}")
     return apart
 

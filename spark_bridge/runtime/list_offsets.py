@@ -7,6 +7,7 @@ the same; polars accepts that for a column, and refuses it inside of other lists
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 
@@ -14,7 +15,7 @@ def with_offsets(rows: pa.Table) -> pa.Table:
     """Return the rows with offsets in every list; columns that have them are not copied, the others are."""
     for place, column in enumerate(rows.columns):
         if any(_lacks_offsets(chunk) for chunk in column.chunks):
-            whole = column.take(pa.array(np.arange(len(column))))
+            whole = column.take(pl.Series(np.arange(len(column))).to_arrow())
             rows = rows.set_column(place, rows.schema.field(place), whole)
     return rows
 
