@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import evercurrent as ec
@@ -21,10 +22,19 @@ from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.durability import durability
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.store import LocalStore, journal
+from evercurrent.views.store.acknowledged_file import MAGIC
 
 NOON = datetime(2026, 3, 1, 12)
 
 EPOCHS = 11
+
+ARROW = b"ARROW1"
+
+BEFORE_TOKEN = 32
+"""So many bytes of the note of where journals end come before the token of the second one."""
+
+OF_A_VALUE = "a bit of a value flipped"
+"""Only a checksum shows it: the file can be read."""
 
 
 def declared(checkpoint: Any) -> ec.Engine:
@@ -172,6 +182,8 @@ def damages(kept: Kept, file: str, draw: random.Random, places: int) -> Iterator
         yield from [0, size - 1, *(at + 50 for at in pages if at + 50 < size)][: 2 + places]
         yield from (draw.randrange(size) for _ in range(places))
 
+    if (at := place_of_a_value(content)) is not None:
+        yield rewritten(OF_A_VALUE, content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     for at in spots() if size else ():
         flipped = content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
         yield rewritten(f"a bit of byte {at} flipped", flipped)
@@ -194,6 +206,18 @@ def damages(kept: Kept, file: str, draw: random.Random, places: int) -> Iterator
         yield rewritten("deep JSON", b"[" * 100_000)
     for other in draw.sample(others, min(len(others), places)):
         yield Damage("swapped", (file, other), lambda path, other=other: _swap(path / file, path / other))  # type: ignore[misc]
+
+
+def place_of_a_value(content: bytes) -> int | None:
+    """The place of the first value in a file of Arrow, or of a token in the note of where journals end; None in other files."""
+    if (note := content.rfind(MAGIC)) >= 0:
+        return note + BEFORE_TOKEN
+    if not content.startswith(ARROW):
+        return None
+    stream = pa.py_buffer(content[8:])
+    columns = pa.ipc.open_stream(pa.BufferReader(stream)).read_all().columns
+    buffers = [each for column in columns for chunk in column.chunks for each in chunk.buffers() if each]
+    return 8 + buffers[0].address - stream.address if buffers and buffers[0].size else None
 
 
 def _write(path: Path, data: bytes) -> None:
