@@ -86,6 +86,15 @@ def test_a_worker_of_spark_hands_on_its_result_without_pandas():
     assert not {"pandas", "pyarrow.compute", "pyspark"} & loaded
 
 
+def test_rows_that_are_pushed_are_read_without_pandas():
+    """pyarrow imports it where it is installed, for each array that it makes of values of Python or numpy."""
+    types = "{'k': pl.Int64, 'at': pl.List(pl.Datetime('us'))}"
+    statement = f"import evercurrent as ec, polars as pl; source = ec.Engine().source('s', {types})"
+    loaded = modules_after(f"{statement}; source.push([{{'k': 1, 'at': ['2026-01-01', None]}}])")
+    assert "polars" in loaded
+    assert "pandas" not in loaded
+
+
 def test_a_plan_is_a_graph_of_networkx_when_it_is_asked_for():
     engine = evercurrent.Engine()
     source = engine.source("numbers", {"n": pl.Int64})

@@ -75,8 +75,9 @@ def _of_lists(column: pl.Series, dtype: pl.List) -> tuple[pl.Series, int | None]
     values = column.filter(pl.Series(lengths > 0)).explode(empty_as_null=False)
     times, bad = times_inside(values, as_type(dtype.inner))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    mask = pa.array(column.is_null().to_numpy())
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), times.to_arrow(), mask=mask)
+    # Not by pa.array, which imports pandas.
+    starts, mask = pl.Series(offsets).to_arrow(), column.is_null().to_arrow()
+    lists = pa.LargeListArray.from_arrays(starts, times.to_arrow(), mask=mask)
     rows = np.repeat(np.arange(len(column)), lengths)
     return of_arrow(lists).cast(dtype).alias(column.name), None if bad is None else int(rows[bad])
 

@@ -128,7 +128,7 @@ def _convertible(
                 else unreadable(name, repr(value), dtype)
             )
         is_bad |= bad
-    frame, fault = converted(table.filter(pa.array(~is_bad)), schema)
+    frame, fault = converted(table.filter(pl.Series(~is_bad).to_arrow()), schema)
     assert fault is None, fault
     return frame, [Refused(row, reasons[row], texts[row]) for row in sorted(reasons)]
 
@@ -142,15 +142,17 @@ def _bad_rows(name: str, column: pa.ChunkedArray, dtype: pl.DataType) -> Mask:
         nothing[bad_places(len(column), _fits(name, column.combine_chunks(), dtype))] = True
         return nothing
     bad = _bad_texts(name, pc.unique(column), dtype)
-    is_bad = pc.is_in(column, value_set=bad) if len(bad) else pa.array(nothing)
+    is_bad = pc.is_in(column, value_set=bad) if len(bad) else pl.Series(nothing).to_arrow()
     if name == DIFF:
         is_bad = pc.or_(is_bad, pc.is_null(column))
-    return np.asarray(is_bad)
+    mask: Mask = pl.Series(is_bad).to_numpy()  # Not by numpy, for which pyarrow imports pandas.
+    return mask
 
 
 def _bad_texts(name: str, texts: pa.Array, dtype: pl.DataType) -> pa.Array:
     """Return those of some texts that are no values of the type."""
-    return texts.take(pa.array(bad_places(len(texts), _fits(name, texts, dtype)), pa.int64()))
+    places = pl.Series(bad_places(len(texts), _fits(name, texts, dtype)), dtype=pl.Int64)
+    return texts.take(places.to_arrow())
 
 
 def _fits(name: str, values: pa.Array, dtype: pl.DataType) -> Callable[[int, int], bool]:
