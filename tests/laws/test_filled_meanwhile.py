@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import hypothesis.strategies as st
+import polars as pl
 import pytest
 from hypothesis import assume, example, given
 
@@ -17,7 +18,7 @@ from evercurrent.views.engine import fills
 from evercurrent.views.partitioned import workers as workers_module
 from harness import contents
 from laws.test_declared_later import HEADS, Live
-from strategies import Case, Draw, Epoch, cases, of_profile
+from strategies import Case, Draw, Epoch, Program, cases, of_profile
 
 Step = tuple[str, int, int]
 """What is done: "fill", "add", "drop", "advance", "complete" or "kill"; the number of a view; a line, or how many pieces."""
@@ -140,6 +141,18 @@ FILLED = [
 ]
 REPLACED = [[("add", 0, 0)], [("fill", 0, 1), ("advance", 0, 0)], [("fill", 1, 1), ("complete", 0, 0)]]
 READ_BY_A_FILL = [[("add", 0, 0)], [("fill", 1, 0), ("add", 0, 1)]]
+SWAPPED = [
+    [("fill", 2, 0), ("add", 1, 1)],
+    [("fill", 2, 1), ("fill", 1, 0)],
+    [("complete", 1, 0)],
+]
+TAKEN = Case(
+    Program({"b": {"k": pl.Int64()}}, ("v1 = b.negate()", "v2 = b.with_columns(u=pl.col('k'))")),
+    [{"b": []}, {"b": [((0,), 3)]}],
+    trusted=False,
+)
+"""Rows that are there less than no times."""
+NEW_AFTER_A_KILL = [[("add", 0, 0)], [("fill", 1, 0)], [("kill", 0, 0)]]
 ADDED_WHILE_FILLED = [[("add", 0, 0)], [("fill", 1, 0), ("fill", 0, 1), ("add", 0, 1)]]
 
 
@@ -149,6 +162,8 @@ ADDED_WHILE_FILLED = [[("add", 0, 0)], [("fill", 1, 0), ("fill", 0, 1), ("add", 
 @example(HEADS, REPLACED, False)
 @example(HEADS, READ_BY_A_FILL, False)
 @example(HEADS, ADDED_WHILE_FILLED, False)
+@example(TAKEN, SWAPPED, False)
+@example(TAKEN, NEW_AFTER_A_KILL, True)
 def test_views_that_are_filled_meanwhile(case: Case, plan: list[list[Step]], durable: bool) -> None:
     run(case, plan, durable=durable, workers=1)
 
@@ -157,6 +172,8 @@ def test_views_that_are_filled_meanwhile(case: Case, plan: list[list[Step]], dur
 @given(case=cases(), plan=steps(), durable=st.booleans(), workers=st.integers(2, 3))
 @example(HEADS, FILLED, True, 2)
 @example(HEADS, REPLACED, False, 3)
+@example(TAKEN, SWAPPED, False, 2)
+@example(TAKEN, NEW_AFTER_A_KILL, True, 2)
 def test_views_that_are_filled_while_workers_run(
     case: Case, plan: list[list[Step]], durable: bool, workers: int
 ) -> None:

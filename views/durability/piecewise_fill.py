@@ -103,6 +103,8 @@ class PiecewiseFill:
         self.labels = {identities[place]: self._fresh.circuit.nodes[place].name for place in self._rows}
         self.entries = sum(rows.entries for rows in self._rows.values())
         """How many entries are read, as far as that is known; rows that a user gives are counted when they are read."""
+        self._held: dict[str, State] = {}
+        """States of replaced views, as they were last: see ``hold``."""
         outputs = {name: compiled.outputs[place] for name, place in plan.views.items()}
         self._compared: dict[str, list[Delta]] = {
             name: []
@@ -160,17 +162,26 @@ class PiecewiseFill:
     def end(self) -> None:
         """Note that it is no longer needed: it holds nothing that has to be released."""
 
+    def hold(self, running: Compiled) -> None:
+        """Keep what it has not computed, as views have it that may be replaced before this one appears.
+
+        The caller has the turn and calls it after the last ``catch_up``, so that these states are as of the same epoch.
+        """
+        needed = state_ids(self._kept).keys() - self._computed().keys()
+        self._held = {name: state for name, state in state_ids(running).items() if name in needed}
+
     def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
 
         Raises:
             PlanError: what was declared meanwhile needs states that this did not compute, or kept rows differ.
         """
-        computed = self._computed()
-        if missing := [what for name, what in match.lost.items() if name not in computed]:
+        missing = sorted(match.new - self._computed().keys() - self._held.keys())
+        if missing:
+            what = match.lost.get(missing[0], "a state that was dropped")
             raise PlanError(
                 f"view {', '.join(map(repr, match.to_fill))}: what was declared while it was being filled also needs "
-                f"{missing[0]}; declare the view again"
+                f"{what}; declare the view again"
             )
         if (name := self.differing(compiled)) is not None:
             raise PlanError(
@@ -181,9 +192,9 @@ class PiecewiseFill:
 
     def take(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
         """Take the states into a circuit, and return all rows of each new view."""
-        ours, computed = state_ids(compiled), self._computed()
-        for name in match.new & computed.keys():
-            state, other = ours[name], computed[name]
+        ours, theirs = state_ids(compiled), {**self._held, **self._computed()}
+        for name in match.new & theirs.keys():
+            state, other = ours[name], theirs[name]
             if isinstance(state, Spine) and isinstance(other, Spine):
                 state.share(other.version)  # Unsorted, as others wait meanwhile.
             else:

@@ -246,7 +246,8 @@ class Declarations:
 
         def adopt(filling: Filling) -> None:
             if name in self._views:
-                self._running.fills.complete_others(filling)
+                fill.hold(running.current())
+                running.fills.complete_others(filling)
             self._declare(view, collection, backfill, filling, fill)
 
         self._start(view, Filling(view, collection, fill, running.turn, adopt, on_progress))

@@ -6,10 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
-
 from evercurrent.core.data.clock import Now
-from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 
 from ..compiler.builder import Compiled
@@ -72,14 +69,11 @@ class Reopening:
         """Return the end of the checkpoint after its last epoch was evaluated again."""
         for name in resumed.filled:
             self.views[name]._history.go_on(last.epoch, self.durability.past)
-        filled = {name: self.compiled.contents[name].contents() for name in resumed.filled}
         return replace(
             resumed,
             epoch=last.epoch,
             rows=self.log.rows_with({}),
             last=(last.epoch, last.instant, last.watermarks),
-            filled={
-                name: Delta.of(rows, np.ones(rows.height, np.int64)).consolidate()
-                for name, rows in filled.items()
-            },
+            # With their diffs, as some rows may be there less than no times.
+            filled={name: self.compiled.contents[name].emitted().consolidate() for name in resumed.filled},
         )
