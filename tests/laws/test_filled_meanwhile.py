@@ -53,21 +53,25 @@ class Filled(Live):
         elif what == "kill" and self.path is not None and self.shown:
             self._kill()
         elif what in ("add", "drop"):
-            was_shown = name in self.shown
+            was_shown, was_filled = name in self.shown, self.pending.pop(name, None)
             try:
                 before = self.engine.epoch_number
                 super().do(what, view, line)
             except ec.PlanError as refused:
                 if "is being filled from it" not in str(refused) or self.engine.epoch_number != before:
                     raise
+                if was_filled is not None:
+                    self.pending[name] = was_filled
             else:
-                if what == "drop" and name in self.pending and not was_shown:
+                if what == "drop" and was_filled is not None and not was_shown:
                     self.engine.drop_view(name)
-                self.pending.pop(name, None)
-                # What is added may be what was being filled, and others appear before it.
-                for each in self._appeared():
-                    self.shown[each] = self.pending.pop(each)
         self.check()
+
+    def check(self) -> None:
+        # What is added may be what was being filled, and others appear before it.
+        for each in self._appeared():
+            self.shown[each] = self.pending.pop(each)
+        super().check()
 
     def _fill(self, name: str, defined: str) -> None:
         made = self.engine.view(name, self.lines[defined], replace=True, background=True)
