@@ -133,6 +133,11 @@ class Changes:
         if result is not None:
             running.follow_up(result)
 
+    def undo_with_others(self, undo: Undo) -> None:
+        """Have something undone that is done already, if it is one of several changes ``together`` and these are undone."""
+        if self._joint is not None:
+            self._joint.undo.append(undo)
+
     def before(self, where: str) -> Before:
         """Return the plan and its circuit before a change.
 

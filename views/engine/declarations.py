@@ -127,6 +127,7 @@ class Declarations:
         existing = self._views.get(name)
         if existing is not None and self._computes_the_same(existing, collection):
             self._running.fills.stop(name, REPLACED_MEANWHILE)
+            self._declare_again(existing, collection)
             return existing
         if existing is not None and not replace:
             raise PlanError(
@@ -150,6 +151,8 @@ class Declarations:
                 on_progress  # There may be a checkpoint, which is opened later.
             )
         driver = driver_of(where, self._running)
+        if background and existing is not None and not _has_same_columns(existing, view):
+            self._require_on_schema(existing)
         if background and driver is not None:
             self._begin_in(driver, view, collection, on_progress)
         elif background and self._has_rows(collection._place):
@@ -182,11 +185,13 @@ class Declarations:
                 view._filling = None
                 change.undo.append(lambda: setattr(view, "_filling", filling))
                 change.done.append(lambda: self._appear(view, filling))
+            if filling is None:
+                self._note(view, collection)
             if existing is None:
                 change.begun.append(view)
-                self._add(view, collection)
+                self._add(view)
             else:
-                self._replace(existing, view, collection, change)
+                self._replace(existing, view, change)
                 replaced = f"{where} was replaced, and this is the one before; take engine.views[{name!r}]"
                 change.done.append(lambda: setattr(existing, "_gone", replaced))
 
@@ -284,6 +289,7 @@ class Declarations:
     def _start(self, view: View, filling: Filling) -> None:
         self._running.fills.stop(view.name, REPLACED_MEANWHILE)
         view._filling = self._running.fills[view.name] = filling
+        self._note(view, filling.collection)  # Others may be declared on it before it appears.
         filling.start()
 
     def _appear(self, view: View, filling: Filling) -> None:
@@ -363,15 +369,30 @@ class Declarations:
             raise as_refusal(f"view {existing.name!r}", error) from error
         return True
 
-    def _add(self, view: View, collection: Collection) -> None:
-        self._plan.add_view(view.name, view._place)
+    def _declare_again(self, view: View, collection: Collection) -> None:
+        """Note that a view is declared as another collection that computes the same: views on which only the one before stands can go."""
+        calls = self._plan.calls
+        if collection is view or stands_on(calls, collection, [view]):
+            return  # It is declared as itself.
+        at = next(at for at, call in enumerate(calls) if call.method == NAMED and call.result is view)
+        before, calls[at] = calls[at], DeclaredCall(collection, NAMED, (), {}, view)
+
+        def undo() -> None:
+            calls[next(at for at, call in enumerate(calls) if call.result is view)] = before
+
+        self._changes.undo_with_others(undo)
+
+    def _note(self, view: View, collection: Collection) -> None:
         self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
+
+    def _add(self, view: View) -> None:
+        self._plan.add_view(view.name, view._place)
         self._views[view.name] = view
 
-    def _replace(self, existing: View, view: View, collection: Collection, change: Change) -> None:
+    def _replace(self, existing: View, view: View, change: Change) -> None:
         """Replace a view by another one, with which its subscriptions continue."""
         name, readers = existing.name, self._running.readers
-        same = list(existing.schema.items()) == list(view.schema.items())
+        same = _has_same_columns(existing, view)
         if same:
             view._history = existing._history
             change.replaced.add(name)
@@ -379,7 +400,7 @@ class Declarations:
             self._require_schema_readers(existing)
             change.begun.append(view)
         self._plan.remove_view(name)
-        self._add(view, collection)
+        self._add(view)
         followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)
         places = [(each, each.place) for each in existing.subscriptions]
         view._subscriptions = existing.subscriptions
@@ -400,18 +421,22 @@ class Declarations:
 
         change.undo.append(return_readers)
 
-    def _require_schema_readers(self, view: View) -> None:
-        """Check that all subscriptions of a view whose columns change are prepared for it, and are not behind.
-
-        Raises:
-            PlanError: one is not; names it, and the way out.
-        """
+    def _require_on_schema(self, view: View) -> None:
         for each in view.subscriptions:
             if each.on_schema is None:
                 raise PlanError(
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
                 )
+
+    def _require_schema_readers(self, view: View) -> None:
+        """Check that all subscriptions of a view whose columns change are prepared for it, and are not behind.
+
+        Raises:
+            PlanError: one is not; names it, and the way out.
+        """
+        self._require_on_schema(view)
+        for each in view.subscriptions:
             if each.is_delivering:
                 raise PlanError(
                     f"view {view.name!r}: the callback of {each!r} is being called, and the view that it replaces has other columns, "
@@ -423,6 +448,10 @@ class Declarations:
                     f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised; it gets "
                     "them with the next epoch that changes the view, or close it"
                 )
+
+
+def _has_same_columns(one: View, other: View) -> bool:
+    return list(one.schema.items()) == list(other.schema.items())
 
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:

@@ -293,11 +293,10 @@ class Prover:
     def _kept_panes(self, collection: Any) -> pl.DataFrame | None:
         """Return the rows of a view of a collection; None if there is none."""
         names = [
-            call.result.name
+            name
+            for name, view in self._views.items()
             for call in self._plan.calls
-            if call.method == NAMED
-            and call.receiver is collection
-            and call.result.name in self._compiled.contents
+            if call.method == NAMED and call.receiver is collection and call.result is view
         ]
         return self._compiled.contents[names[-1]].emitted().frame if names else None
 

@@ -23,8 +23,9 @@ def retake(engine: Engine, edited: Engine) -> str:
         PlanError: a source is declared otherwise, or a view cannot be filled. Nothing has changed.
         InputError: a value of a view cannot be computed. Nothing has changed.
     """
-    sources, views = dict(engine.sources), dict(engine.views)
     with engine.redeclaring("the new declarations") as declarations:
+        # Here, as views that were being filled are there by now.
+        sources, views = dict(engine.sources), dict(engine.views)
         begun = {id(source): declarations.same_source(source) for source in edited.sources.values()}
         for name, collection in _declared_again(edited, begun):
             declarations.view(name, collection, replace=True, backfill=None)

@@ -58,9 +58,37 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
+def by_results(calls: list[DeclaredCall]) -> dict[int, DeclaredCall]:
+    """Return the calls by the ``id`` of what they returned; of several with one result the first."""
+    return {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
+
+
+def in_order(calls: Mapping[int, DeclaredCall], values: Iterable[Any]) -> list[Any]:
+    """Return all values from which these were declared, and these, each after those from which it was.
+
+    That need not be the order of the calls: a view may be declared on one that is declared again later. ``calls`` are by result.
+    """
+    ordered, seen = [], set[int]()
+    pending = [(value, False) for value in values]
+    while pending:
+        value, is_behind = pending.pop()
+        if is_behind:
+            ordered.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            pending.append((value, True))
+            if (call := calls.get(id(value))) is not None:
+                pending += [(each, False) for each in (call.receiver, call.args, call.kwargs)]
+            elif isinstance(value, Mapping):
+                pending += [(each, False) for each in value.values()]
+            elif type(value) in (list, tuple):
+                pending += [(each, False) for each in value]
+    return ordered
+
+
 def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
     """Return those of the others from which a collection was declared, by any number of calls."""
-    by_result = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
+    by_result = by_results(calls)
     waiting, seen = [collection], set[int]()
     while waiting:
         value = waiting.pop()
@@ -85,8 +113,10 @@ class Replay:
     def __init__(self, calls: list[DeclaredCall], begun: Mapping[int, Any]) -> None:
         self._made = dict(begun)
         self.failed: dict[int, str] = {}
-        for call in calls:
-            self._again(call)
+        by_result = by_results(calls)
+        for value in in_order(by_result, [call.result for call in calls]):
+            if (call := by_result.get(id(value))) is not None:
+                self._again(call)
 
     def of(self, collection: Any) -> Any | None:
         """Return the replacement of a collection; None if it could not be made."""

@@ -12,7 +12,7 @@ import polars as pl
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH, counted
 
-from ..plan.declared_calls import NAMED, DeclaredCall
+from ..plan.declared_calls import NAMED, DeclaredCall, by_results, in_order
 from .batch import DIFF, OF_EACH, Batch, Groups
 from .merging import Closed
 from .row_frames import is_among
@@ -149,10 +149,9 @@ class Evaluation:
         named: Callable[[Any], Named | None],
         unsettled: Callable[[Any], Unsettled | None] = lambda collection: None,
     ) -> None:
-        self._calls = {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
+        self._calls = by_results(calls)
         self._named_of = named
         self._named: dict[int, Named] = {}
-        self._order = {value_id: at for at, value_id in enumerate(reversed(self._calls))}
         self._values: dict[int, Any] = {}
         self.over: dict[str, None] = {}
         self._unsettled = unsettled
@@ -164,8 +163,11 @@ class Evaluation:
         Raises:
             UnprovableError: it cannot be evaluated; says why.
         """
-        for value_id in sorted(self._behind(view), key=lambda value_id: self._order.get(value_id, -1)):
-            self._values[value_id] = self._evaluated(value_id, is_proved=value_id == id(view))
+        for value in in_order(self._calls, [view]):
+            if (named := self._named_of(value)) is not None:
+                self._named[id(value)] = named
+            if id(value) in self._calls or named is not None:
+                self._values[id(value)] = self._evaluated(id(value), is_proved=value is view)
         batch = self._values[id(view)]
         if isinstance(batch, UnprovableError):
             raise batch
@@ -173,26 +175,6 @@ class Evaluation:
         if batch.log:
             raise UnprovableError(_is_log(batch.log))
         return batch.consolidated()
-
-    def _behind(self, view: Any) -> set[int]:
-        """Return the ids of all that a view was declared from, and of itself."""
-        seen, waiting = set[int](), [view]
-        while waiting:
-            value = waiting.pop()
-            if id(value) in seen:
-                continue
-            if (named := self._named_of(value)) is not None:
-                self._named[id(value)] = named
-            if (call := self._calls.get(id(value))) is not None:
-                seen.add(id(value))
-                waiting += [call.receiver, call.args, call.kwargs]
-            elif id(value) in self._named:
-                seen.add(id(value))
-            elif isinstance(value, Mapping):
-                waiting += value.values()
-            elif type(value) in (list, tuple):
-                waiting += value
-        return seen
 
     def _evaluated(self, value_id: int, *, is_proved: bool) -> Batch | Any:
         """Return the value of a call, of a source or view, or why there is none."""
