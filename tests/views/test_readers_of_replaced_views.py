@@ -213,3 +213,78 @@ def test_a_fork_frees_its_origin_and_the_checkpoint(tmp_path: Path) -> None:
             each.drop_view("totals")
         each.push("sales", {"shop": ["a"], "price": [1]})
         each.view("dropped", each.views["sizes"])
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("name", [None, "reader"])
+def test_other_columns_are_announced_in_their_epoch_though_the_view_has_no_rows(
+    name: str | None, background: bool
+) -> None:
+    engine = started()
+    engine.view("elsewhere", engine.source("others", SALES))
+    seen: list[Any] = []
+    reader = engine.views["totals"].subscribe(seen.append, name=name, since=0, on_schema=seen.append)
+    many = counted(engine).filter(pl.col("n") > 1)
+    engine.view("totals", many, replace=True, background=background).wait()
+    rows, change = seen
+    assert rows["_epoch"].to_list() == [1, 1]
+    assert isinstance(change, ec.SchemaChange)
+    assert (change.epoch, change.after.names(), reader.delivered) == (3, ["shop", "n"], 3)
+    engine.push("others", {"shop": ["a"], "price": [1]})
+    assert len(seen) == 2
+    engine.push("sales", {"shop": ["a"], "price": [1]})
+    assert [delta.rows() for delta in seen[2:]] == [[("a", 2, 5, 1)]]
+
+
+def test_a_change_of_columns_without_rows_is_not_lost_when_the_engine_is_opened_again(tmp_path: Path) -> None:
+    def many(engine: ec.Engine) -> Any:
+        return counted(engine).filter(pl.col("n") > 1)
+
+    seen: list[Any] = []
+    with started(tmp_path) as engine:
+        engine.views["totals"].subscribe(seen.append, name="reader", since=0, on_schema=seen.append)
+        engine.view("totals", many(engine), replace=True)
+    assert [type(each) for each in seen] == [pl.DataFrame, ec.SchemaChange]
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        engine.source("sales", SALES, retained=True)
+        view = engine.view("totals", many(engine))
+        view.subscribe(seen.append, name="reader", on_schema=seen.append)
+        engine.push("sales", {"shop": ["a"], "price": [1]})
+    assert [delta.rows() for delta in seen[2:]] == [[("a", 2, 3, 1)]]
+
+
+def test_who_follows_is_told_of_other_columns_at_once_though_the_view_has_no_rows() -> None:
+    engine = started()
+    seen: list[Any] = []
+
+    async def follow() -> None:
+        async for delta in engine.views["totals"].follow(0, on_schema=seen.append):
+            seen.extend(delta.rows())
+
+    async def run() -> None:
+        task = asyncio.create_task(follow())
+        await until(seen, 2)
+        engine.view("totals", counted(engine).filter(pl.col("n") > 1), replace=True)
+        await until(seen, 3)
+        task.cancel()
+
+    asyncio.run(run())
+    assert isinstance(seen[2], ec.SchemaChange)
+
+
+def test_a_change_of_columns_at_which_a_named_reader_raises_is_announced_again() -> None:
+    engine = started()
+    seen: list[Any] = []
+
+    def announced(change: ec.SchemaChange) -> None:
+        seen.append(change.epoch)
+        if len(seen) == 1:
+            raise ValueError("not ready")
+
+    engine.views["totals"].subscribe(
+        lambda delta: seen.append(delta["_epoch"].to_list()), name="reader", on_schema=announced
+    )
+    with pytest.raises(ec.SubscriberError, match="not ready"):
+        engine.view("totals", counted(engine).filter(pl.col("n") > 1), replace=True)
+    engine.push("sales", {"shop": ["a"], "price": [1]})
+    assert seen == [2, 2, [3]]

@@ -51,7 +51,8 @@ def _subscribed(
     """Return a subscription that wakes a task, which reads the deltas later."""
 
     def announced(_: object) -> None:
-        """Do nothing: the task announces the change itself, after the deltas before it."""
+        """Wake the task, which announces the change itself, after the deltas before it."""
+        wake(None)
 
     with (
         view._turn

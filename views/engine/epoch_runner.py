@@ -363,7 +363,7 @@ class Running(EpochReads):
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
-        self.readers.notify(now.epoch, evaluated.epoch.deltas.unread)
+        self.readers.notify(now.epoch, evaluated.epoch.deltas.unread, evaluated.touched)
 
     def _publish(self, compiled: Compiled) -> None:
         self._publisher.publish(compiled, self.epoch, self.positions)

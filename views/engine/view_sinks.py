@@ -13,6 +13,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
+from ..epochs.view_deltas import ViewDelta
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
@@ -296,7 +297,7 @@ class DeliverySubscription(Subscription):
     def __init__(self, view: Followed, delivered: int, name: str) -> None:
         super().__init__(view, _nothing, delivered, name)
 
-    def deliver(self, epoch: int, frame: pl.DataFrame) -> None:
+    def deliver(self, epoch: int, delta: ViewDelta | None) -> None:
         """Wake the delivery, which reads the delta itself."""
         self._wake()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ Callback = Callable[[pl.DataFrame], Any]
 @tagged("views.epochs:SchemaChange")
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A view was replaced by one with other columns, in this epoch; the delta of that epoch has all of its rows.
+    """A view was replaced by one with other columns, in this epoch; its delta, if it has rows then, has all of them.
 
     >>> import evercurrent as ec
     >>> import polars as pl
@@ -75,7 +75,7 @@ class Subscription:
 
     With a name, a delta at which the callback raised is delivered again before the next one, and the last delivered epoch
     is part of the engine's next commit. ``delivered`` is the epoch up to which everything was delivered. ``on_schema`` is called
-    before the first delta with other columns.
+    in the epoch in which the view gets other columns, before its delta if it has rows then.
     """
 
     def __init__(
@@ -110,15 +110,21 @@ class Subscription:
         """Whether deltas are still delivered."""
         return not self.is_closed and self in self._view._subscriptions
 
-    def deliver(self, epoch: int, frame: pl.DataFrame) -> None:
-        """Call back with the delta of an epoch, unless it was delivered already or the subscription is closed."""
-        if epoch <= self.delivered or not self.is_open:
+    def deliver(self, epoch: int, delta: ViewDelta | None) -> None:
+        """Call back with the delta of an epoch, unless it was delivered already or the subscription is closed.
+
+        Without a delta, only call ``on_schema`` if the view was replaced in this epoch.
+        """
+        if epoch <= self.delivered or not self.is_open or (delta is None and self._change is None):
             return
         if self.name is not None:
             self.catch_up()
             return
         self._announce()
         self.delivered = epoch
+        if delta is None:
+            return
+        frame = delta.frame
         with interruptible():
             result = self._callback(frame.clone())
         if result is not None:
@@ -164,10 +170,14 @@ class Subscription:
 
     def _announce(self) -> None:
         """Call ``on_schema`` if the columns have changed since the last delta."""
-        change, self._change = self._change, None
+        change = self._change
+        if self.name is None:
+            self._change = None  # First, as a callback without a name may replace the view again.
         if change is not None and self.on_schema is not None:
             with interruptible():
                 self.on_schema(change)
+        if self.name is not None:
+            self._change = None
 
     def catch_up(self) -> None:
         """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
@@ -263,7 +273,7 @@ class Readers:
 
     def __init__(self, views: Mapping[str, Followed]) -> None:
         self._views = views
-        self._undelivered: deque[tuple[int, Mapping[str, ViewDelta]]] = deque()
+        self._undelivered: deque[tuple[int, Mapping[str, ViewDelta], Collection[str]]] = deque()
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
@@ -314,22 +324,23 @@ class Readers:
             for key, named in sorted(self._named.items())
         }
 
-    def notify(self, epoch: int, published: Mapping[str, ViewDelta]) -> None:
+    def notify(self, epoch: int, published: Mapping[str, ViewDelta], touched: Collection[str]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
+
+        ``touched`` are the views that it may have changed, those that were replaced by one without rows among them.
 
         Raises:
             SubscriberError: one of them raised; the epoch was delivered to all others.
             BaseException: one of them was interrupted, or has ended the program; the epoch was delivered to all others.
         """
-        self._undelivered.append((epoch, published))
+        self._undelivered.append((epoch, published, touched))
         if self._is_calling_back:
             return
         failed: list[tuple[int, str, BaseException]] = []
         self._is_calling_back = True
         try:
             while self._undelivered:
-                epoch, published = self._undelivered.popleft()
-                failed += self._delivered(epoch, published)
+                failed += self._delivered(*self._undelivered.popleft())
         finally:
             self._is_calling_back = False
         for _, _, error in failed:
@@ -343,16 +354,16 @@ class Readers:
             ) from error
 
     def _delivered(
-        self, epoch: int, published: Mapping[str, ViewDelta]
+        self, epoch: int, published: Mapping[str, ViewDelta], touched: Collection[str]
     ) -> list[tuple[int, str, BaseException]]:
         failed: list[tuple[int, str, BaseException]] = []
         behind: list[Subscription] = []
-        for name in published:
+        for name in (*published, *(name for name in touched if name not in published)):
             if name not in self._views:  # A subscriber that was called before has dropped it.
                 continue
             for subscription in self._views[name]._subscriptions:
                 try:
-                    subscription.deliver(epoch, published[name].frame)
+                    subscription.deliver(epoch, published.get(name))
                 except (
                     BaseException
                 ) as raised:  # It is raised when the epoch has been delivered to all others.
