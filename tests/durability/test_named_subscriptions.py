@@ -147,3 +147,20 @@ def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
     engine, view = started(checkpoint)
     with engine, pytest.raises(ec.EpochGoneError, match="snapshot"):
         view.subscribe(lambda frame: None, name="sink")
+
+
+def test_rows_of_a_view_that_was_replaced_are_read_from_files_if_memory_retains_none(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    engine, view = started(tmp_path, retain=ec.Retain(epochs=0))
+    with engine:
+        rows = engine.source("b", {"k": pl.Int64}, retained=True)
+        engine.view("kept", rows)
+        engine.push("b", {"k": [1]})
+        engine.views["kept"].subscribe(heard.append, name="sink", on_schema=heard.append)
+        kept = engine.view("kept", rows.select(n=pl.col("k") + 1), replace=True)
+        change, delta = heard
+        assert (change.after.names(), delta.rows()) == (["n"], [(2, change.epoch, 1)])
+        engine.push("b", {"k": [2]})
+        assert delta_epochs(heard[1:]) == [change.epoch, change.epoch + 1]
+        for since in (None, kept.earliest):
+            assert delta_epochs(kept.deltas(since)) == [change.epoch, change.epoch + 1]

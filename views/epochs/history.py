@@ -122,7 +122,7 @@ class Retained:
                 f"view {self.view!r}: the deltas after epoch {epoch} are no longer retained, those after "
                 f"{self.complete_since} are; start from view.snapshot(), or retain more with Engine(retain=Retain(...))"
             )
-        self.older.deltas(self.view, epoch, self.complete_since, waiting)
+        self.older.deltas(self.view, self._first_on_disk(epoch), self.complete_since, waiting)
 
     def since(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> Iterator[pl.DataFrame]:
         """Return the deltas of all epochs after this one, in frames that the caller owns.
@@ -135,12 +135,17 @@ class Retained:
         first = bisect_right(range(len(self.frames)), epoch, key=lambda place: self.frames[place].epoch)
         newer = (delta.frame.clone() for delta in self.frames.past(first))
         if epoch < self.complete_since and self.older is not None:
-            return chain(self.older.deltas(self.view, epoch, self.complete_since, waiting), newer)
+            since = self._first_on_disk(epoch)
+            return chain(self.older.deltas(self.view, since, self.complete_since, waiting), newer)
         return newer
 
     def _first(self, epoch: int) -> int:
         """Return the epoch after which deltas begin, if those after this one are wanted."""
         return self.born if epoch == BEFORE_ALL else epoch
+
+    def _first_on_disk(self, epoch: int) -> int:
+        """Return the same epoch as files count: the present definition begins after ``BEFORE_ALL``, whichever epoch that was."""
+        return BEFORE_ALL if epoch <= self.born else epoch
 
 
 class History:
