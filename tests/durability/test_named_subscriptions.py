@@ -151,7 +151,7 @@ def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
 
 def test_rows_of_a_view_that_was_replaced_are_read_from_files_if_memory_retains_none(tmp_path: Path) -> None:
     heard: list[Any] = []
-    engine, view = started(tmp_path, retain=ec.Retain(epochs=0))
+    engine, _ = started(tmp_path, retain=ec.Retain(epochs=0))
     with engine:
         rows = engine.source("b", {"k": pl.Int64}, retained=True)
         engine.view("kept", rows)
