@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,62 @@ def test_rows_of_a_view_that_was_replaced_are_read_from_files_if_memory_retains_
         assert delta_epochs(heard[1:]) == [change.epoch, change.epoch + 1]
         for since in (None, kept.earliest):
             assert delta_epochs(kept.deltas(since)) == [change.epoch, change.epoch + 1]
+
+
+def killed(folder: Path, to: Path) -> Path:
+    """A copy of what is on disk, as a process finds it after another one was killed."""
+    return Path(shutil.copytree(folder, to))
+
+
+@pytest.mark.parametrize("least", [0, 5], ids=["rows", "no-rows"])
+@pytest.mark.parametrize("keep", [1, 1000])
+def test_other_columns_are_announced_after_a_kill_in_the_epoch_of_the_replacement(
+    least: int, keep: int, tmp_path: Path
+) -> None:
+    def opened(folder: Path) -> tuple[ec.Engine, ec.Collection]:
+        engine = ec.Engine(checkpoint=ec.Checkpoint(folder, keep=keep))
+        return engine, engine.source("a", {"k": pl.Int64, "b": pl.String}, retained=True)
+
+    def other(rows: ec.Collection) -> ec.Collection:
+        return rows.select(z="b", a=pl.col("k") * 2).filter(pl.col("a") > least)
+
+    heard: list[Any] = []
+    engine, rows = opened(tmp_path / "first")
+    with engine:
+        view = engine.view("v", rows)
+        engine.push("a", [(1, "x")])
+        view.subscribe(heard.append, name="sink", since=0, on_schema=heard.append)
+        engine.view("v", other(rows), replace=True)
+        folder = killed(tmp_path / "first", tmp_path / "second")
+    engine, rows = opened(folder)
+    with engine:
+        view = engine.view("v", other(rows))
+        with pytest.raises(ec.EpochGoneError, match=r"other columns from epoch 2 on.*up to 1.*on_schema="):
+            view.subscribe(heard.append, name="sink")
+        again: list[Any] = []
+        is_ready = False
+
+        def taken(delta: pl.DataFrame) -> None:
+            if not is_ready:
+                raise OSError("not ready")
+            again.append(delta)
+
+        if not least:
+            with pytest.raises(OSError, match="not ready"):
+                view.subscribe(taken, name="sink", on_schema=again.append)
+            assert again.pop().epoch == 2
+        is_ready = True
+        view.subscribe(taken, name="sink", on_schema=again.append)
+        engine.push("a", [(7, "y")])
+    change, *deltas = again
+    assert change == ec.SchemaChange(
+        "v", 2, pl.Schema({"k": pl.Int64, "b": pl.String}), pl.Schema({"z": pl.String, "a": pl.Int64})
+    )
+    assert list(change.before) == ["k", "b"]
+    expected = [[("y", 14, 3, 1)]] if least else [[("x", 2, 2, 1)], [("y", 14, 3, 1)]]
+    assert [delta.rows() for delta in deltas] == expected
+    engine, rows = opened(folder)
+    with engine:
+        engine.view("v", other(rows)).subscribe(again.append, name="sink", on_schema=again.append)
+        engine.push("a", [(8, "z")])
+    assert again[len(deltas) + 1].rows() == [("z", 16, 4, 1)]

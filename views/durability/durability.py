@@ -18,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
 from evercurrent.core.data.delta import Delta
@@ -45,6 +47,7 @@ from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_type
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
 from .plan_match import check_plan, is_same_record, plan_record
+from .replaced_columns import columns_before, with_replaced
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
@@ -183,37 +186,46 @@ class Durability:
             acknowledged=0 if note is None else note.logged,
             is_same_plan=is_same_record(last.plan, plan),
             is_computed=bool(match.lost) or match.evolution is not None,
+            replaced={
+                view: (born[view], schema) for view, schema in columns_before(last.facts, born).items()
+            },
         )
 
     @contextmanager
     def redeclared(
-        self, compiled: Compiled, record: Mapping[str, Any], born: Mapping[str, int]
+        self,
+        compiled: Compiled,
+        record: Mapping[str, Any],
+        born: Mapping[str, int],
+        before: Mapping[str, pl.Schema],
     ) -> Iterator[None]:
         """Continue with another circuit of a changed plan, whose epoch is run inside of the block and committed at once.
 
         Without an epoch in the block the next one is committed: the input of a source that no commit has would be lost.
 
-        ``born`` are the first epochs of the views whose deltas begin anew. If the block raises, nothing has changed.
+        ``born`` are the first epochs of the views whose deltas begin anew, ``before`` the columns that those had that are replaced.
+        If the block raises, nothing has changed.
         """
-        before = self._now()
+        opened = self._now()
         require_arrow_types(compiled)
-        born = {name: at for name, at in {**before.past.born, **born}.items() if name in self._plan.views}
-        past, states = before.past.over(record, born), in_bucket_0(compiled)
+        born = {name: at for name, at in {**opened.past.born, **born}.items() if name in self._plan.views}
+        past, states = opened.past.over(record, born), in_bucket_0(compiled)
         self._open = replace(
-            before,
+            opened,
             plan=record,
             states=states,
-            residence=before.residence.over(states),
+            residence=opened.residence.over(states),
             past=past,
+            facts=with_replaced(opened.facts, born, before),
             is_due=True,
         )
         try:
             yield
         except BaseException:
-            self._open = before
+            self._open = opened
             raise
         self._open.saver.keep_only(states.keys())
-        before.readers.record, before.readers.born = record, born
+        opened.readers.record, opened.readers.born = record, born
 
     # An epoch
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import polars as pl
+
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch
 from evercurrent.core.data.delta import Delta
@@ -47,6 +49,8 @@ class Change:
         """The views whose deltas begin with the change."""
         self.replaced: set[str] = set()
         """The existing views whose deltas continue with the difference."""
+        self.columns_before: dict[str, pl.Schema] = {}
+        """The columns of the views that are replaced by others with other columns."""
         self.has_epoch = False
         """Whether it needs an epoch of its own; new sources alone do not."""
 
@@ -168,7 +172,7 @@ class Changes:
         if not change.has_epoch:
             if durability is None:
                 return running.exchange(recompiled.compiled, None)
-            with durability.redeclared(recompiled.compiled, recompiled.record, {}):
+            with durability.redeclared(recompiled.compiled, recompiled.record, {}, {}):
                 return running.exchange(recompiled.compiled, None)
         epoch_of_change, deltas = Epoch(epoch + 1), dict[str, ViewDelta]()
         with hashing_by(recompiled.compiled.circuit.key_hash):
@@ -183,7 +187,7 @@ class Changes:
         if durability is None:
             return running.exchange(recompiled.compiled, deltas)
         born = {view.name: epoch + 1 for view in change.begun}
-        with durability.redeclared(recompiled.compiled, recompiled.record, born):
+        with durability.redeclared(recompiled.compiled, recompiled.record, born, change.columns_before):
             return running.exchange(recompiled.compiled, deltas)
 
 

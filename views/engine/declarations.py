@@ -399,6 +399,7 @@ class Declarations:
         else:
             self._require_schema_readers(existing)
             change.begun.append(view)
+            change.columns_before.setdefault(name, existing.schema)
         self._plan.remove_view(name)
         self._add(view)
         followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)

@@ -301,7 +301,7 @@ class Running(EpochReads):
                 self.untouched = set(self._sources)
                 return compiled, None
             self.epoch, self.positions = resumed.epoch, dict(resumed.positions)
-            self.readers.remember(resumed.readers)
+            self.readers.remember(resumed.readers, resumed.replaced)
             self.log.go_on(resumed.last, resumed.rows, durability.past.past_epochs)
             if resumed.logged:
                 reopening = Reopening(

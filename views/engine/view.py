@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.columns.json_texts import printable
-from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError
 from evercurrent.core.data.schema import DIFF, EPOCH, counted, require_columns
 from evercurrent.core.data.tags import tagged
 
@@ -340,6 +340,13 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         last = self._engine.readers.last_of(self.name, name)
         delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
+        change = self._engine.readers.missed_change(self, name)
+        if change is not None and on_schema is None:
+            raise EpochGoneError(
+                f"subscription {name!r} to view {self.name!r}: the view has other columns from epoch {change.epoch} on, and the "
+                f"subscription has got the epochs up to {delivered}; subscribe with on_schema=, or under another name"
+            )
+        subscription.begin_with(change)
         self._engine.readers.enter(subscription, key)
         subscription.catch_up()
         self._subscriptions = with_another(self, subscription)

@@ -231,6 +231,7 @@ class RestorePoint:
     they have their rows as if they had always been there, and these have not been delivered to readers yet. ``logged`` are
     epochs after the last commit, which are to be evaluated again; those up to ``acknowledged`` were done, and with
     ``is_same_plan`` the same program evaluated them. ``is_computed``: missing states were computed, and have to be written.
+    ``replaced`` has the views that have replaced others: the first epoch of each, and the columns before.
     """
 
     epoch: int
@@ -243,3 +244,4 @@ class RestorePoint:
     acknowledged: int = 0
     is_same_plan: bool = True
     is_computed: bool = False
+    replaced: Mapping[str, tuple[int, pl.Schema]] = field(default_factory=dict)

@@ -90,6 +90,9 @@ class Subscription:
         self.delivered: int = delivered
         self.on_schema = on_schema
         self._change: SchemaChange | None = None
+        """The change of columns whose rows are still to be delivered."""
+        self._is_announced = False
+        """Whether ``on_schema`` was called with it."""
         self._view = view
         self._callback = callback
         self._is_delivering = False
@@ -120,7 +123,9 @@ class Subscription:
         if self.name is not None:
             self.catch_up()
             return
-        self._announce()
+        change, self._change = self._change, None
+        if change is not None:
+            self._announce(change)
         self.delivered = epoch
         if delta is None:
             return
@@ -141,7 +146,7 @@ class Subscription:
         ``unread`` gives the deltas of the view so far.
         """
         if change is not None:
-            self._change, self.delivered = change, change.epoch - 1
+            self._change, self._is_announced, self.delivered = change, False, change.epoch - 1
             if self.reads_later:
                 self._replaced = (*self._replaced, (change, unread))
         self._view = view
@@ -168,16 +173,19 @@ class Subscription:
         """Return to the state before a change of declarations that has failed."""
         self._view, self.delivered, self._change, self._replaced = place
 
-    def _announce(self) -> None:
-        """Call ``on_schema`` if the columns have changed since the last delta."""
-        change = self._change
-        if self.name is None:
-            self._change = None  # First, as a callback without a name may replace the view again.
-        if change is not None and self.on_schema is not None:
+    @property
+    def change(self) -> SchemaChange | None:
+        """The change of columns whose rows are still to be delivered."""
+        return self._change
+
+    def begin_with(self, change: SchemaChange | None) -> None:
+        """Begin with this change of columns, and all rows after it."""
+        self._change = change
+
+    def _announce(self, change: SchemaChange) -> None:
+        if self.on_schema is not None:
             with interruptible():
                 self.on_schema(change)
-        if self.name is not None:
-            self._change = None
 
     def catch_up(self) -> None:
         """Call back with every delta not delivered yet, in order; one at which it raises is delivered again next time."""
@@ -186,17 +194,19 @@ class Subscription:
         self._is_delivering = True
         try:
             while self.delivered < self._view.epoch:
-                until = self._view.epoch
-                self._announce()
-                for frame in self._view.deltas(self.delivered):
+                until, change = self._view.epoch, self._change
+                if change is not None and not self._is_announced:
+                    self._announce(change)
+                    self._is_announced = True
+                for frame in self._view.deltas(self.delivered if change is None else None):
                     with interruptible():
                         result = self._callback(frame)
                     if result is not None:
                         require_no_coroutine(self._callback, result)
-                    self.delivered = int(frame["_epoch"][0])
+                    self.delivered, self._change = int(frame["_epoch"][0]), None
                     if self.is_closed:  # By the callback, which may also have dropped the view.
                         return
-                self.delivered = max(self.delivered, until)
+                self.delivered, self._change = max(self.delivered, until), None
         finally:
             self._is_delivering = False
 
@@ -277,10 +287,19 @@ class Readers:
         self._is_calling_back = False
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
+        self._replaced: Mapping[str, tuple[int, pl.Schema]] = {}
+        """The first epochs of views that had replaced others when the engine was last open, and the columns before."""
 
-    def remember(self, delivered: Mapping[str, int]) -> None:
-        """Set the last epochs delivered to named subscriptions when the engine was last open."""
+    def remember(
+        self, delivered: Mapping[str, int], replaced: Mapping[str, tuple[int, pl.Schema]] | None = None
+    ) -> None:
+        """Set the last epochs delivered to named subscriptions when the engine was last open.
+
+        ``replaced``: of views that have replaced others their first epochs, and the columns before.
+        """
         self._named |= delivered
+        if replaced is not None:
+            self._replaced = replaced
 
     def forget(self, view: str, *, only_closed: bool = False) -> dict[str, Subscription | int]:
         """Forget the named subscriptions of a view, or those that are not open; return those that were known."""
@@ -307,6 +326,16 @@ class Readers:
         if named is None and key != earlier and isinstance(self._named.get(earlier), int):
             named = self._named.pop(earlier)
         return named if named is None or isinstance(named, int) else named.delivered
+
+    def missed_change(self, view: Followed, name: str) -> SchemaChange | None:
+        """Return the change of columns that the earlier subscription of a name has not got, or not with all rows."""
+        earlier = self._named.get(reader_key(view.name, name))
+        if isinstance(earlier, Subscription):
+            return earlier.change
+        if earlier is None or view.name not in self._replaced:
+            return None
+        first, before = self._replaced[view.name]
+        return SchemaChange(view.name, first, before, view.schema) if earlier == first - 1 else None
 
     @property
     def has_any(self) -> bool:
