@@ -31,11 +31,11 @@ def with_replaced(
 
 def columns_before(facts: Mapping[str, Any], born: Mapping[str, int]) -> dict[str, pl.Schema]:
     """Return the columns before the present definitions of views, as far as the facts of a commit have them."""
-    found: dict[str, pl.Schema] = {}
+    schemas: dict[str, pl.Schema] = {}
     for view, (first, columns) in facts.get(REPLACED, {}).items():
         if first == born.get(view):
             try:
-                found[view] = pl.Schema({name: dtype_of_text(text) for name, text in columns})
+                schemas[view] = pl.Schema({name: dtype_of_text(text) for name, text in columns})
             except ValueError:  # A type of another version of polars.
                 continue
-    return found
+    return schemas
