@@ -152,7 +152,10 @@ def test_keys_that_are_none_are_refused() -> None:
     for wrong, message in (
         (None, "give the key whose history"),
         ({"nobody": 1}, "unknown key 'nobody'"),
-        (("a", "b"), "has 2 values, for the keys 'name'"),
+        (
+            ("a", "b"),
+            "has 2 values, for the keys 'name'; give a dictionary with the values of some of them, as {'name'",
+        ),
         (1, "does not go with the column"),
     ):
         with pytest.raises(ec.InputError, match=message):

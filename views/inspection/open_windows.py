@@ -92,7 +92,12 @@ def key_values(where: str, names: list[str], key: object) -> dict[str, object]:
         return key
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(names):
-        raise InputError(f"{where}: key {key!r} has {len(values)} values, for the keys {listed(names)}")
+        some = (
+            f"; give a dictionary with the values of some of them, as {{{names[0]!r}: ...}}" if names else ""
+        )
+        raise InputError(
+            f"{where}: key {key!r} has {len(values)} {'value' if len(values) == 1 else 'values'}, for the keys {listed(names)}{some}"
+        )
     return dict(zip(names, values, strict=True))
 
 
