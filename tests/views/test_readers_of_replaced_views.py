@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +289,66 @@ def test_a_change_of_columns_at_which_a_named_reader_raises_is_announced_again()
         engine.view("totals", counted(engine).filter(pl.col("n") > 1), replace=True)
     engine.push("sales", {"shop": ["a"], "price": [1]})
     assert seen == [2, 2, [3]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", [None, "reader"])
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("before", ["rows", "total"])
+def test_what_readers_have_adds_up_to_the_contents_if_a_view_is_replaced_before_the_first_push(
+    before: str, is_read: bool, name: str | None, workers: int
+) -> None:
+    engine = ec.Engine(workers=workers)
+    rows = engine.source("rows", {"k": pl.Int64, "v": pl.Int64}, retained=True)
+    total = rows.group_by().agg(k=pl.len().cast(pl.Int64), v=pl.col("v").max())
+    first, second = (rows, total) if before == "rows" else (total, rows)
+    view = engine.view("v", first)
+    got: list[pl.DataFrame] = []
+    start = view.read() if is_read else pl.DataFrame(schema=view.schema)
+    if before == "total":
+        start = pl.DataFrame([(0, None)], schema=view.schema, orient="row")
+    view.subscribe(got.append, name=name)
+    again = engine.view("v", second, replace=True)
+
+    def sums() -> Counter[Any]:
+        counts = Counter(start.rows())
+        for delta in got:
+            for *row, _, diff in delta.rows():
+                counts[tuple(row)] += diff
+        return Counter({row: count for row, count in counts.items() if count})
+
+    assert sums() == Counter(again.read().rows())
+    assert engine.epoch_number == 1
+    engine.push("rows", [(1, 2)])
+    assert sums() == Counter(again.read().rows())
+    assert [delta["_epoch"][0] for delta in got] == [1, 2]
+    whole = (
+        pl.concat([delta.drop("_epoch") for delta in again.deltas()]).group_by("k", "v").agg(pl.sum("_diff"))
+    )
+    assert whole.filter(pl.col("_diff") != 0).rows() == [(1, 2, 1)]
+    engine.close()
+
+
+def test_other_columns_before_the_first_push_are_announced_at_once() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", SALES, retained=True)
+    seen: list[Any] = []
+    engine.view("totals", sales).subscribe(seen.append, on_schema=seen.append)
+    engine.view("totals", sales.group_by().agg(n=pl.len()), replace=True)
+    change, delta = seen
+    assert (change.epoch, change.after.names(), delta.rows()) == (1, ["n"], [(0, 1, 1)])
+    engine.push("sales", {"shop": ["a"], "price": [1]})
+    assert sorted(seen[2].rows()) == [(0, 2, -1), (1, 2, 1)]
+
+
+def test_a_replacement_that_is_refused_before_the_first_push_leaves_no_epoch() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", SALES)
+    engine.view("totals", sales).subscribe(lambda _: None)
+    with pytest.raises(ec.PlanError, match="does not take that"):
+        engine.view("totals", sales.group_by().agg(n=pl.len()), replace=True)
+    engine.view("counts", sales.group_by("shop").agg(n=pl.len()))
+    assert engine.epoch_number == 0
+    assert engine.push("sales", {"shop": ["a"], "price": [1]}) == 1
+    assert contents(engine.views["counts"]).counts == {("a", 1): 1}
+    assert contents(engine.views["totals"]).counts == {("a", 1): 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -86,7 +86,7 @@ class Changes:
             CheckpointError: it could not be written.
             SubscriberError: it is done, and a callback raised.
         """
-        with self.change(where) as change:
+        with self.change(where, self._views.values()) as change:
             self._joint = change
             try:
                 yield
@@ -94,10 +94,11 @@ class Changes:
                 self._joint = None
 
     @contextmanager
-    def change(self, where: str) -> Iterator[Change]:
+    def change(self, where: str, replaced: Iterable[View] = ()) -> Iterator[Change]:
         """Change declarations inside the block, and apply the change at its end; or undo it.
 
-        Within ``together``, that applies it.
+        Within ``together``, that applies it. If one of the views that may be ``replaced`` has subscriptions, there is an epoch
+        though there was none so far: a view may have rows before the first one, and readers get the difference.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -110,7 +111,11 @@ class Changes:
             return
         running, change, result, ended = self._running, Change(where), None, None
         driver = driver_of(where, running)
-        with running.declaring() if running.has_begun else nullcontext():
+        is_read = driver is None and any(view.subscriptions for view in replaced)
+        with (
+            running.begun() if is_read else nullcontext(),
+            running.declaring() if running.has_begun else nullcontext(),
+        ):
             if running.has_begun:
                 running.flush()
             named, sources, views = self._plan.named(), dict(self._sources), dict(self._views)

@@ -87,6 +87,8 @@ class Running(EpochReads):
         self._choreography = Choreography[TakenInput, EpochResult](keeper, self)
         self.events = RunEvents()
         self._merges = MergeEvents()
+        self._is_begun = False
+        """Whether there are states before the first epoch, while declarations change."""
         self._declaring_from = 0.0
         """When the last change of declarations was begun, by the clock of the machine that measures durations."""
         self.untouched: set[str] = set()
@@ -101,8 +103,9 @@ class Running(EpochReads):
     @property
     def _is_outdated(self) -> bool:
         """Return whether more was declared since the plan was compiled."""
-        size = (len(self._plan.nodes), self._plan.edits)
-        return self.durability is None and self.epoch == 0 and size != self._compiled_size
+        if self.durability is not None or self.epoch > 0 or self._is_begun:
+            return False
+        return (len(self._plan.nodes), self._plan.edits) != self._compiled_size
 
     def current(self) -> Compiled:
         """Return the circuit of the plan declared so far; it is final from the first epoch or the opening of a checkpoint on.
@@ -239,7 +242,18 @@ class Running(EpochReads):
     @property
     def has_begun(self) -> bool:
         """Whether there are states: then sources and views that are declared have to be filled."""
-        return self.epoch > 0 or (self.durability is not None and self._compiled is not None)
+        is_open = self.durability is not None and self._compiled is not None
+        return self.epoch > 0 or is_open or self._is_begun
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Have states inside the block, before the first epoch too, so that what is declared there is a step after them."""
+        self.current()
+        self._is_begun = True
+        try:
+            yield
+        finally:
+            self._is_begun = False
 
     def begin_with(
         self, compiled: Compiled, epoch: int, positions: Mapping[str, Position], untouched: Iterable[str]
