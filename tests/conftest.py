@@ -20,6 +20,7 @@ import run_folder
 from chosen_examples import Outcome, chosen_first, kept
 from distribution import rank, together
 from evercurrent.core.data.tags import refuse_untagged
+from evercurrent.views.sinks.delivery import _deliveries as deliveries_at_exit
 from evercurrent.views.testing.pytest_plugin import TranscriptItem
 from transcripts_checked import assert_deltas_are_the_contents, transcripts_held_to_contract
 
@@ -60,6 +61,18 @@ def no_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     for name in ("fsync", "fdatasync"):
         if hasattr(os, name):
             monkeypatch.setattr(os, name, is_open)
+
+
+@pytest.fixture(autouse=True)
+def deliveries_end_with_their_test() -> Iterator[None]:
+    """What a test has left open would write, and log its failures, while the next one counts files and messages.
+
+    Those of engines that several tests share were begun before, and stay.
+    """
+    before = set(deliveries_at_exit)
+    yield
+    for delivery in set(deliveries_at_exit) - before:
+        delivery.close()
 
 
 def is_open(descriptor: int) -> None:
