@@ -9,10 +9,12 @@ NAME = "lineage"
 ROWS = 10_000_000
 OURS = "evercurrent"
 CALL = Target("the lineage of a row through three stages over 10,000,000 rows", "ms", "at most", 50, 20)
+FIRST = Target("the first one in a process", "ms", "at most", 50, 20)
 WALL = Target("the same by wall clock", "ms", "at most", 50, 20)
 MEASURES = (
-    ("first_ms", "ms", "the first call, which sorts"),
+    ("first_ms", "ms", "the first call in the process"),
     ("call_ms", "ms", "a call after a push, median"),
+    ("slowest_ms", "ms", "the slowest of these"),
     ("wall_ms", "ms", "the same by wall clock"),
     ("sorted_rows", "rows", "sorted for the last call"),
     ("read_rows", "rows", "read for the last call"),
@@ -30,6 +32,7 @@ def measure(settings: Settings) -> Figure:
     lines = tuple(Line(word, unit, spread(several, field), note=note) for field, unit, word in MEASURES)
     other = f"the target is about {ROWS:,} rows" if settings.quick else ""
     verdicts = (
+        judge(FIRST, spread(several, "first_ms"), other),
         judge(CALL, spread(several, "call_ms"), other),
         judge(WALL, spread(several, "wall_ms"), other),
     )

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import evercurrent as ec
 from evercurrent.views.tracing import scans
 from evercurrent.views.tracing.scans import Scan, ScannedPart, fingerprints
 
@@ -42,3 +43,24 @@ def test_a_column_has_fingerprints_after_some_passes_and_finds_the_same() -> Non
     assert all(places == found[0] for places in found)
     assert set(found[0]) <= set(range(5, MANY, 1_000))
     assert len(found[0]) == MANY // 1_000
+
+
+def test_parts_take_turns_to_make_their_fingerprints() -> None:
+    random, rows = np.random.default_rng(0), 1 << 18
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64, "v": pl.Int64}, retained=True)
+    sums = engine.view("sums", source.group_by("k").agg(pl.col("v").sum()))
+    for _ in range(4):
+        source.push({"k": random.integers(0, 100, rows), "v": random.integers(0, 1 << 40, rows)})
+    added = []
+    for _ in range(scans.PASSES + scans.TURNS):
+        before = made(engine)
+        sums.lineage({"k": 7})
+        added.append(made(engine) - before)
+    assert made(engine) == 4, "each part has those of one column"
+    assert max(added) == 1, "one part in a look-up"
+
+
+def made(engine: ec.Engine) -> int:
+    """Return how many fingerprints of columns there are."""
+    return sum(len(part._fingerprints) for part in engine._indexes._scanned.values())

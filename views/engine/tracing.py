@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,14 +17,14 @@ from ..inspection.open_windows import key_values
 from ..inspection.questions import WindowQueries
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from ..tracing.changed import KeptChanges
 from ..tracing.collected import Collections
-from ..tracing.history import History, RowChanges, history
 from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
-from ..tracing.reasons import Reasons
 from .published import Published
 from .view import View
+
+if TYPE_CHECKING:
+    from ..tracing.history import History
 
 
 class Tracer:
@@ -51,6 +52,11 @@ class Tracer:
             InputError: the key does not go with the columns of the view.
             EpochGoneError: the changes after ``since`` are no longer kept.
         """
+        from ..tracing.changed import (
+            KeptChanges,
+        )  # Imported here, so that a first lineage does not wait for them.
+        from ..tracing.history import RowChanges, history
+
         where, place = f"view {view.name!r}", self._plan.views[view.name]
         names = list(self._plan.keys_of(place)) or self._plan[place].schema.names()
         lookup_values = row_values(
@@ -88,6 +94,8 @@ class Tracer:
         Raises:
             InputError: a value does not go with its column.
         """
+        from ..tracing.reasons import Reasons  # Imported here, for the same reason.
+
         place = self._plan.views[view]
         lookup_values = row_values(view, self._plan[place].schema, row)
         collections = Collections(self._plan, self._compiled, self._indexes)

@@ -26,12 +26,12 @@ from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
 from ..proving.row_frames import is_among
-from .scans import Scan, ScannedPart
+from .scans import TURNS, Scan, ScannedPart
 from .sorted_ahead import SortedAhead
 
 Part = Run | Chunk
 
-SCANNED_FROM, FEW_VALUES = 1 << 17, 1 << 12
+SCANNED_FROM, FEW_VALUES = 1 << 12, 1 << 12
 """Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values."""
 
 SCANS = 100
@@ -185,7 +185,7 @@ class Indexes:
         if is_large and chosen not in self._sorted.get(part, ()):
             scan = look_up.scan
             if scan is not None:
-                scanned = self._scanned.setdefault(part, ScannedPart())
+                scanned = self._scanned.setdefault(part, ScannedPart(len(self._scanned) % TURNS))
                 scanned.look_ups[chosen] += 1
                 if scanned.look_ups[chosen] >= SCANS:
                     self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
@@ -272,8 +272,12 @@ class _FinishedRows:
                 for each in (self._versions, versions)
             )
         else:
+            # Each group has one row, so that nothing is to be added up, and these need not be sorted.
             new = readable.contents(versions)
-            gone = new.clear()
+            self.spine.stage_rows(_counted(new))
+            self.spine.commit()
+            self._versions = versions
+            return new.height
         diffs = np.repeat(np.array([-1, 1]), [gone.height, new.height])
         change = Delta.of(stack([gone, new]), diffs).consolidate()
         if len(change):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -18,9 +19,11 @@ from ..inspection.open_windows import literal_of
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from ..proving.row_frames import is_among
-from .drawing import Box, Drawing, shown_rows
 from .rows import Rows
 from .traces import Trace, UntraceableError, traced
+
+if TYPE_CHECKING:
+    from .drawing import Box, Drawing
 
 WORD = "_word"
 """A column of the words of rows, by which they are joined."""
@@ -38,6 +41,8 @@ class StageRows:
 
     def box(self) -> Box:
         """Return the box of the stage; the rows of an end are sorted already."""
+        from .drawing import Box, shown_rows  # Imported here, as only drawings need it.
+
         rows = self.rows if self.is_end else newest_first(self.rows, ())
         return Box(self.name, self.head, (*self.lines, *shown_rows(rows)), self.is_end)
 
@@ -71,6 +76,8 @@ class Lineage(Mapping[str, pl.DataFrame]):
     @property
     def drawing(self) -> Drawing:
         """The stages and their rows as boxes, from the row to the sources."""
+        from .drawing import Drawing
+
         boxes = tuple(stage.box() for stage in self.stages)
         return Drawing(f"lineage of a row of {self.view}", boxes, self.edges)
 

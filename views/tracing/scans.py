@@ -27,6 +27,9 @@ FEW_PLACES = 256
 PASSES = 4
 """After so many passes over a column its fingerprints are made, which takes about as long as these."""
 
+TURNS = 8
+"""Parts take so many turns to make theirs, one pass after the other, so that no look-up waits for those of all."""
+
 BLOCK = 1 << 14
 """So many numbers at a time are made to fingerprints, within the processor's cache."""
 
@@ -56,9 +59,10 @@ def _each_once(values: pl.Series) -> pl.Series:
 class ScannedPart:
     """What is known of a part of a state that is scanned: the look-ups by columns, and the fingerprints of numbers.
 
-    Memory: 2 bytes for each row and column over which at least ``PASSES`` passes were made.
+    Memory: 2 bytes for each row and column over which at least ``PASSES + turn`` passes were made.
     """
 
+    turn: int = 0
     look_ups: Counter[tuple[str, ...]] = field(default_factory=Counter)
     _passes: Counter[str] = field(default_factory=Counter)
     _fingerprints: dict[str, Fingerprints] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class ScannedPart:
 
     def _places_of_numbers(self, name: str, numbers: Numbers, values: Numbers) -> Index:
         self._passes[name] += 1
-        if self._passes[name] <= PASSES or numbers.itemsize <= 2:
+        if self._passes[name] <= PASSES + self.turn or numbers.itemsize <= 2:
             return np.flatnonzero(_has_one_of(numbers, values))
         if name not in self._fingerprints:
             self._fingerprints[name] = fingerprints(numbers)
