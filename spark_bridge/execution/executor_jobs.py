@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from types import ModuleType
@@ -43,11 +44,34 @@ def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float)
             return Probed(_in_arrow(spark, gather, first, count, pause), 1)
         context = spark.sparkContext
         places = context.parallelize(range(first, first + count), count)
-        facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
+        with _workers_of_queries(spark):
+            facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
         registered = int(context._jsc.sc().getExecutorMemoryStatus().size())
     is_local = is_local_master(context.master)
     # The driver is registered beside the executors.
     return Probed(list(facts), 1 if is_local else max(1, registered - 1))
+
+
+SIMPLIFIED = "SPARK_SIMPLIFIED_TRACEBACK"
+"""The variable that workers of DataFrames have beside those of RDDs, by a setting of Spark."""
+
+
+@contextmanager
+def _workers_of_queries(spark: SparkSession) -> Iterator[None]:
+    """Let tasks of RDDs start in the environment of those of DataFrames, which then take over their workers.
+
+    Spark reuses a worker where all variables are the same; another one takes a second or two to import what it needs.
+    """
+    environment = spark.sparkContext.environment
+    setting = spark.conf.get("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled")
+    if setting != "true" or SIMPLIFIED in environment:
+        yield
+        return
+    environment[SIMPLIFIED] = "1"
+    try:
+        yield
+    finally:
+        del environment[SIMPLIFIED]
 
 
 def _in_arrow(

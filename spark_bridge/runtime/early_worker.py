@@ -1,8 +1,11 @@
-"""The start of a Spark worker, which connects to Spark before any slow import.
+"""The start of a Spark worker, which connects to Spark before any slow import, and imports PySpark compiled.
 
 Spark gives a worker that it starts by itself 10 seconds to connect, and no setting changes that: these are the workers of a
 heartbeat, and of ``foreachBatch`` under Spark Connect. On a busy machine the imports of pyspark alone take longer. Once a
 worker is connected, Spark waits. Workers of jobs are forked by a daemon, which has no such limit.
+
+Spark lets all of them import PySpark from an archive of source files, which each process compiles for itself: a second of
+processor time each. The package beside the archive has the same files, and is compiled once.
 
 The workers' Python runs this file by its path, so it imports as little as possible, and nothing of this package.
 """
@@ -24,9 +27,35 @@ def as_program(folder: str, python: str = sys.executable) -> str:
     program = os.path.join(folder, "python")
     early, plain = shlex.join([python, os.path.abspath(__file__)]), shlex.quote(python)
     with open(program, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\n[ -n "${PORT}" ] && [ "$1" = -m ] && exec {early} "$@"\nexec {plain} "$@"\n')
+        file.write(
+            f'#!/bin/sh\n{_without_archives()}[ -n "${PORT}" ] && [ "$1" = -m ] && exec {early} "$@"\nexec {plain} "$@"\n'
+        )
     os.chmod(program, os.stat(program).st_mode | stat.S_IXUSR)
     return program
+
+
+def _without_archives() -> str:
+    """Return the lines of a script that take the archives of this PySpark off Python's path, and put its package at the end.
+
+    They change no other path: Spark may have been installed elsewhere. Empty if this process imports PySpark from an archive.
+    """
+    import shlex
+    from importlib.util import find_spec
+
+    spec, py4j = find_spec("pyspark"), find_spec("py4j")
+    if spec is None or py4j is None or not all(os.path.isfile(each.origin or "") for each in (spec, py4j)):
+        return ""
+    package = os.path.dirname(spec.origin or "")
+    archives = shlex.quote(os.path.join(package, "python", "lib") + os.sep)
+    within = f"{archives}pyspark.zip:{archives}py4j-*-src.zip:"
+    end = shlex.quote(os.path.dirname(package))
+    # Where Spark plans with a data source, they are on the path twice.
+    return (
+        "before=$PYTHONPATH\n"
+        f"while case $PYTHONPATH in *{within}*) true;; *) false;; esac; do\n"
+        f"PYTHONPATH=${{PYTHONPATH%%{within}*}}${{PYTHONPATH#*{within}}}; done\n"
+        f'[ "$PYTHONPATH" = "$before" ] || PYTHONPATH=$PYTHONPATH:{end}\n'
+    )
 
 
 def main() -> None:

@@ -75,6 +75,30 @@ def test_whatever_is_no_such_worker_is_run_as_it_is(tmp_path: Path) -> None:
         assert done.stdout.split() == [sys.executable], done.stderr
 
 
+def test_workers_import_the_package_and_not_the_archive_of_its_sources(tmp_path: Path) -> None:
+    """Which each process would compile anew; of the path all else stays, and so does a Spark that is somewhere else."""
+    package = Path(pytest.importorskip("pyspark").__file__).parent
+    program = as_program(str(tmp_path))
+    show = "import os, pyspark; print(os.environ['PYTHONPATH'], pyspark.__file__)"
+
+    def started_with(*folders: Path | str) -> tuple[list[str], Path]:
+        path = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        done = subprocess.run([program, "-c", show], env=path, capture_output=True, text=True, check=True)
+        left, found = done.stdout.split()
+        return left.split(os.pathsep), Path(found)
+
+    archives = (
+        package / "python" / "lib" / "pyspark.zip",
+        *(package / "python" / "lib").glob("py4j-*-src.zip"),
+    )
+    assert len(archives) == 2
+    end, own = str(package.parent), package / "__init__.py"
+    assert started_with(*archives, "/own") == (["/own", end], own)
+    assert started_with("/own", *archives, "/jar", *archives, "/too") == (["/own", "/jar", "/too", end], own)
+    elsewhere = ("/spark/python/lib/pyspark.zip", "/spark/python/lib/py4j-1-src.zip", "/own")
+    assert started_with(*elsewhere) == (list(elsewhere), own)
+
+
 def test_a_python_that_somebody_has_named_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/another")
     with patient_workers():

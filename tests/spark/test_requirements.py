@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from evercurrent.core.data.errors import CheckpointError, PlanError
+from evercurrent.spark_bridge.execution.executor_jobs import SIMPLIFIED, probed
 from evercurrent.spark_bridge.execution.preflight import Needs, check_executors, check_picklable
 from evercurrent.spark_bridge.execution.spark_checkpoint import location_in_spark
 from evercurrent.views.store import store_at
@@ -20,6 +22,23 @@ from evercurrent.views.store import store_at
 def test_a_folder_of_this_machine_is_shared_and_left_as_it_was(spark, checkpoint):
     check_executors(spark, Needs(str(checkpoint)))
     assert store_at(str(checkpoint)).list("") == []
+
+
+def test_a_query_takes_over_the_workers_that_were_started_to_check_them(spark):
+    def parents(batches):
+        import os
+
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"parent": [os.getppid()] * batch.num_rows})
+
+    checked = {
+        fact["executor"]
+        for fact in probed(spark, lambda _place, _pause: {"executor": os.getppid()}, 0, 0.0).facts
+    }
+    assert {row.parent for row in spark.range(8).mapInArrow(parents, "parent long").collect()} == checked
+    assert SIMPLIFIED not in spark.sparkContext.environment
 
 
 def test_a_store_of_the_driver_alone_is_found_out(spark):
