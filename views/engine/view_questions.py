@@ -93,15 +93,16 @@ class Questions(ABC):
         They are followed back through the plan: through groupings to all rows of a group, through windows and sessions to
         those of the window, through joins to both partners, through distinct, unions and the first rows of groups. The newest
         come first: by event time, by the ``sequence_by`` of the source, or by the epochs that ``Engine(record=True)`` has recorded.
-        Where a source retains no rows, they are those of the nearest view, join or grouping that has some. Rows that keep others away (the other side of an anti join, what ``minus``
-        subtracts) are not among them.
+        Where a source retains no rows, they are those of the nearest view, join or grouping that has some. Rows that keep others
+        away (the other side of an anti join, what ``minus`` subtracts) are not among them. Of equal rows those are counted that
+        take part. Counted windows of a key that begin at the same instant come together, as the end of each counts the earlier ones.
 
         The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
         ``svg()``.
 
-        Rows are looked up, by any column: each part of a state is sorted by the columns that are needed when they are first
-        needed, so that the first call costs the state, and the ones that follow cost the rows that they read and the parts
-        that are new. Memory: 16 bytes for each row and set of columns, until the part is merged into another one.
+        Rows are looked up, by any column. Small parts of a state are sorted by the columns that are needed; of large parts one
+        column is scanned, until after 100 calls a thread has sorted them. Then a call costs the rows that it reads, and the
+        parts that are new. Memory: at most 16 bytes for each row and set of columns, until the part is merged into another one.
 
         >>> from evercurrent import Engine
         >>> engine = Engine()

@@ -8,6 +8,7 @@ from evercurrent.core.columns.grouping import boundaries
 from evercurrent.core.columns.kernels import gather
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.eventtime.windows.kinds import WINDOW_END
 from evercurrent.core.eventtime.windows.row_windows import layout_of, rewindow
 from evercurrent.core.state.lookup import rows_change
 from evercurrent.core.state.partitioning import KeyColumns
@@ -15,6 +16,7 @@ from evercurrent.core.state.spine import Spine
 
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.shapes import Panes
+from .copies import first_copies, with_copies
 from .rows import Rows
 from .stages import copied, matching, values, with_keys
 from .window_rows import without_late
@@ -23,8 +25,9 @@ from .window_rows import without_late
 def rows_of_remade(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the windows of these panes, none if the windows of their keys are others by now.
 
-    Equal rows are returned together, also if only some of them are in the window. Of the change of an epoch all rows of the keys
-    are returned, since each may have moved others from window to window. Cost: all rows of the keys.
+    Of equal rows as many are returned as are in the windows. Counted windows of a key that begin at the same instant are returned
+    together, as the end of each counts those before it. Of the change of an epoch all rows of the keys are returned, since each
+    may have moved others from window to window. Cost: all rows of the keys.
     """
     (source,) = rows.plan[place].inputs
     keys, columns = values(panes.select(grouped.keys)), grouped.key_columns
@@ -39,21 +42,24 @@ def rows_of_remade(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
     keyed = pl.DataFrame([*input_rows.select(others), *own, input_rows.get_column(DIFF)])
     with hashing_by(rows.compiled.circuit.key_hash):
         in_windows = _in_windows(rows.plan.name_of(place), grouped, keyed, panes)
-        return input_rows.filter(matching(keyed, in_windows.select(keyed.columns[:-1])))
+        return with_copies(input_rows, first_copies(keyed, in_windows))
 
 
 def _in_windows(where: str, grouped: Panes, keyed: pl.DataFrame, panes: pl.DataFrame) -> pl.DataFrame:
-    """Return the values of the rows that are in the windows of these panes, made as ``WindowByKey`` makes them."""
+    """Return the rows that are in the windows of these panes with how many of each, made as ``WindowByKey`` makes them."""
     function = rewindow(where, grouped.window, grouped.keys)
     schema = keyed.drop(DIFF).schema
     spine = Spine(layout_of(grouped.window, schema), keys=KeyColumns.of(grouped.keys))
     spine.stage_rows(keyed)
     _, together = rows_change(spine, spine.delta.keys.take(boundaries(spine.delta.keys)), function.count)
     rewritten = function(together)
-    windowed = gather(together.payload, rewritten.positions)
+    windowed = gather(together.payload, rewritten.positions).with_columns(pl.Series(DIFF, rewritten.diffs))
     bounds = [
         pl.Series(name, each).cast(schema[name])
         for name, each in zip(BOUNDS, (rewritten.starts, rewritten.ends), strict=True)
     ]
     windows = pl.DataFrame([*windowed.select(grouped.keys), *bounds])
-    return values(windowed.filter(matching(windows, values(panes.select(windows.columns)))))
+    wanted = panes.select(windows.columns)
+    if function.ends_by_rank:
+        wanted = windows.filter(matching(windows, wanted)).drop(WINDOW_END)
+    return windowed.filter(matching(windows.select(wanted.columns), values(wanted)))

@@ -25,6 +25,7 @@ from ..plan.shapes import (
     Unknown,
     Unnested,
 )
+from .copies import ONE_FROM_ONE, copies_behind
 from .remade_windows import rows_of_remade
 from .rows import STATELESS, Rows
 from .stages import (
@@ -64,6 +65,7 @@ class Trace:
 
     ``ends`` are the stages at which it ends, with their rows and ``_diff``; ``remarks`` say why one is not a source, and what
     is to be known of the rows of windows. ``taken_back`` has rows of the inputs of windows that were taken back too late.
+    Of the rows of ``limited`` stages perhaps not all equal ones are meant, if they are in one part.
     """
 
     stages: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Trace:
     ends: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     taken_back: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
+    limited: set[PlanId] = field(default_factory=set)
 
     def add_taken_back(self, rows: Rows) -> None:
         """Add the rows that were taken back too late to the ends that had them."""
@@ -105,12 +108,35 @@ def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
             is_counted = len(parts) == 1 and DIFF in parts[0].columns
             trace.ends[at] = parts[0] if is_counted or not here.width else rows.rows(at, here)
             continue
+        some = parts[0] if at in trace.limited and len(parts) == 1 else None
         for source, origin_rows in origins:
             if origin_rows.height:
                 trace.edges.append((source, at))
-                pending.setdefault(source, []).append(origin_rows)
+                pending.setdefault(source, []).append(_limited(rows, (source, at), origin_rows, some, trace))
     trace.add_taken_back(rows)
     return trace
+
+
+def _limited(
+    rows: Rows,
+    edge: tuple[PlanId, PlanId],
+    origin_rows: pl.DataFrame,
+    some: pl.DataFrame | None,
+    trace: Trace,
+) -> pl.DataFrame:
+    """Return as many of equal rows as those windows, and first rows, have that may have only some of them."""
+    (source, at), shape = edge, rows.plan[edge[1]].operation.shape
+    if rows.is_change:
+        return origin_rows
+    if isinstance(shape, Panes) and shape.window.depends_on_key:
+        trace.limited.add(source)
+    elif isinstance(shape, First) and rows.holds(at):
+        trace.limited.add(source)
+        return some if some is not None else rows.rows(at, origin_rows)
+    elif some is not None and isinstance(shape, ONE_FROM_ONE):
+        trace.limited.add(source)
+        return copies_behind(rows, at, source, some, origin_rows)
+    return origin_rows
 
 
 def _origins(rows: Rows, place: PlanId, here: pl.DataFrame, trace: Trace) -> list[Origin] | None:

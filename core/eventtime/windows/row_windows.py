@@ -42,6 +42,9 @@ class Rewindow(ABC):
     last_first: ClassVar[bool] = False
     """Whether it needs the rows of a key from the last to the first."""
 
+    ends_by_rank: ClassVar[bool] = False
+    """Whether the end of a window depends on how many of its key start at the same instant before it."""
+
     count: int | None = None
     """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
 
@@ -137,6 +140,8 @@ class Counted(Rewindow):
 
     Windows of a key that start at the same instant end one microsecond later each, as they would be one otherwise.
     """
+
+    ends_by_rank = True
 
     def __init__(self, where: str, window: Count, keys: tuple[str, ...]) -> None:
         self._size = window.size
