@@ -799,3 +799,33 @@ def test_a088_functions_must_be_callable(arguments: Any) -> None:
 def test_windows_in_words(window: Window, words: str) -> None:
     assert made.described(window) == words
     assert hash(window) == hash(window)
+
+
+NOON = datetime(2026, 1, 1, 12)
+HITS = {"k": pl.String, "at": pl.Datetime("us")}
+
+
+def test_the_global_window_is_grouped_by_the_bounds_of_panes() -> None:
+    engine = ec.Engine()
+    hits = engine.source("hits", HITS, event_time="at")
+    panes = hits.window(ec.fixed("5s")).group_by("k").agg(n=pl.len())
+    ends = engine.view("ends", panes.window(ec.global_window()).group_by("window_end").agg(keys=pl.len()))
+    hits.push([("a", NOON), ("b", NOON), ("a", NOON + timedelta(seconds=5))])
+    assert ends.read().sort("window_end").rows() == [
+        (NOON + timedelta(seconds=5), 2),
+        (NOON + timedelta(seconds=10), 1),
+    ]
+
+
+@pytest.mark.parametrize("merge", [None, ec.merge_overlapping])
+def test_windows_of_a_function_need_no_event_time(merge: Any) -> None:
+    engine = ec.Engine()
+    hits = engine.source("hits", HITS)
+
+    def for_two_seconds(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.select(window_start="at", window_end=pl.col("at") + pl.duration(seconds=2))
+
+    counted = hits.window(ec.custom_windows(for_two_seconds, merge=merge)).group_by("k").agg(n=pl.len())
+    view = engine.view("view", counted)
+    hits.push([("a", NOON + timedelta(seconds=second)) for second in (0, 1, 5)])
+    assert sorted(view.read()["n"]) == ([1, 1, 1] if merge is None else [1, 2])

@@ -188,12 +188,12 @@ def windowed_group(
     """
     windowing = replace(windowing, trigger=with_late_part(windowing.trigger, windowing.lateness))
     schema, event_time = plan[place].schema, plan[place].event_time
-    keys = tuple(key for key in keys if key.copies not in BOUNDS or key.name != key.copies)
     is_global = windowing.window.is_global
+    bounds = () if is_global else BOUNDS
+    keys = tuple(key for key in keys if key.copies not in bounds or key.name != key.copies)
     _check_windowing(where, plan, place, windowing)
     stamped, dated = _stamped(where, schema, event_time, windowing)
     names = tuple(key.name for key in keys)
-    bounds = () if is_global else BOUNDS
     if reserved := [name for name in (*names, *named_aggs) if name in bounds]:
         raise PlanError(f"{where}: {listed(reserved)} is the name of a window bound; choose another name")
     inside = schema

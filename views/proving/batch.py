@@ -14,6 +14,7 @@ import polars as pl
 
 from evercurrent.core.eventtime.windows.kinds import Given
 
+from .arguments import each_of, is_column, listed, with_name
 from .merging import Closed, in_merged, in_sessions
 from .row_frames import plain, repeated
 from .ties import require_decided
@@ -211,7 +212,7 @@ class Batch:
         """See ``Collection.concat``."""
         alike = all((other.event_time, other.shift) == (self.event_time, self.shift) for other in others)
         frame = pl.concat([self.frame, *(other.frame.select(self.frame.columns) for other in others)])
-        return Batch(frame, self.event_time if alike else None, self.shift)
+        return Batch(frame, self.event_time if alike else None, self.shift, self.windows)
 
     def negate(self) -> Batch:
         """See ``Collection.negate``."""
@@ -279,14 +280,15 @@ class Batch:
             # With a second key polars does not merge sorted keys, where NaN would not match NaN.
             left, right = (side.with_columns(pl.lit(0).alias(_KEY)) for side in (left, right))
             keys = [options.pop(side, None) for side in ("left_on", "right_on")]
-            names = [[*_listed(on if key is None else key), _KEY] for key in keys]
+            names = [[*listed(on if key is None else key), _KEY] for key in keys]
             options |= {"left_on": names[0], "right_on": names[1]}
         joined = left.join(right, how=how, **options)
         tags = [joined.get_column(tag).fill_null(1) for tag in (_LEFT, _RIGHT) if tag in joined.columns]
         diffs = tags[0] * tags[1] if len(tags) == 2 else tags[0]
         rows = joined.select(name for name in joined.columns if not name.startswith("#"))
         frame = pl.DataFrame([*plain(rows), diffs.alias(DIFF)])
-        return self._of(frame) if how in ("semi", "anti") else Batch(frame)
+        # Rows of the right side without a partner have neither an event time nor windows.
+        return Batch(frame) if how in ("right", "full") else self._of(frame)
 
     def _of_panes(self, windows: Windows) -> Batch:
         """Return the rows of panes, with their event time."""
@@ -305,7 +307,7 @@ class Groups:
         self, batch: Batch, by: Sequence[Any], named: Mapping[str, Any], closed: Closed | None = None
     ) -> None:
         self._batch = batch
-        self._by = [key for each in by for key in _listed(each)]
+        self._by = [key for each in by for key in listed(each)]
         self._named = named
         self._closed = closed
 
@@ -331,8 +333,8 @@ class Groups:
     def agg(self, *aggs: Any, **named: Any) -> Batch:
         """See ``GroupedCollection.agg``."""
         exprs = [
-            *(each for one in aggs for each in _listed(one)),
-            *(_named(one, name) for name, one in named.items()),
+            *(each for one in aggs for each in listed(one)),
+            *(with_name(one, name) for name, one in named.items()),
         ]
         for expr in exprs:
             if not isinstance(expr, pl.Expr | str):
@@ -354,25 +356,22 @@ class Groups:
         """Return the rows grouped by their windows too."""
         if windows.has_info:
             raise UnprovableError("with_pane_info depends on when panes were emitted")
-        frame, by = batch.frame, list(self._by)
+        frame = batch.frame
+        bounds = [] if windows.window.is_global else BOUNDS
+        by = [each for each in self._by if not any(is_column(each, name) for name in bounds)]
+        by += [with_name(each, name) for name, each in self._named.items()]
         gap, (_, merge) = windows.window.session_gap, windows.window.functions or (None, None)
         if gap is not None or merge is not None:
-            keys = (
-                pl.DataFrame(plain(batch.rows.select(*by, **self._named)))
-                if by or self._named
-                else pl.DataFrame()
-            )
+            # Keys that are computed of bounds are those of the windows before they merge.
+            keys = pl.DataFrame(plain(batch.rows.select(*by))) if by else pl.DataFrame()
+            beside = [column.alias(f"{_KEY} {at}") for at, column in enumerate(keys)]
+            frame = frame.with_columns(beside)
             if gap is not None:
                 frame = in_sessions(frame, keys, gap, self._closed)
             elif merge is not None:
                 frame = in_merged(frame, keys, merge, self._closed)
-        named = [each if isinstance(each, str) else each.meta.output_name() for each in by]
-        bounds = [] if windows.window.is_global else [name for name in BOUNDS if name not in named]
-        own = [
-            each.alias(name) if isinstance(each, pl.Expr) else pl.col(each).alias(name)
-            for name, each in self._named.items()
-        ]
-        return Groups(Batch(frame, batch.event_time, batch.shift), [*by, *own, *bounds], {})
+            by = [pl.col(column.name).alias(name) for column, name in zip(beside, keys.columns, strict=True)]
+        return Groups(Batch(frame, batch.event_time, batch.shift), [*by, *bounds], {})
 
     def len(self, name: str = "len") -> Batch:
         """See ``GroupedCollection.len``."""
@@ -402,7 +401,7 @@ class Groups:
 
     def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
         """See ``GroupedCollection.top_k``."""
-        flags = [not flag for flag in _each(reverse, len(_listed(by)))]
+        flags = [not flag for flag in each_of(reverse, len(listed(by)))]
         return self.limit(k, by=by, descending=flags, nulls_last=True)
 
     def bottom_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
@@ -411,7 +410,7 @@ class Groups:
 
     def limit(self, n: int, *, by: Any, descending: Any = False, nulls_last: Any = False) -> Batch:
         """See ``GroupedCollection.limit``: ties are broken by the whole row, ascending with nulls first."""
-        batch, order = self._batch.consolidated(), _listed(by)
+        batch, order = self._batch.consolidated(), listed(by)
         there = batch._of(batch.frame.filter(pl.col(DIFF) > 0))
         _, numbers = self._numbered(there.rows)
         # Views break ties by columns that have an order, and only then by the others.
@@ -428,8 +427,8 @@ class Groups:
             )
             .sort(
                 [*names, *ties],
-                descending=[*_each(descending, len(order)), *rest],
-                nulls_last=[*_each(nulls_last, len(order)), *rest],
+                descending=[*each_of(descending, len(order)), *rest],
+                nulls_last=[*each_of(nulls_last, len(order)), *rest],
             )
             .with_columns((pl.col(DIFF).cum_sum().over(_GROUP) - pl.col(DIFF)).alias(_COUNT))
         )
@@ -444,21 +443,3 @@ class Groups:
         if name in OF_EACH:
             return partial(self._of_each, name)
         raise UnprovableError(f"{name} is not evaluated in a batch")
-
-
-def _named(expr: Any, name: str) -> Any:
-    return (
-        expr.alias(name)
-        if isinstance(expr, pl.Expr)
-        else pl.col(expr).alias(name)
-        if isinstance(expr, str)
-        else expr
-    )
-
-
-def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str | pl.Expr) or not isinstance(value, Sequence) else list(value)
-
-
-def _each(flag: Any, count: int) -> list[bool]:
-    return [flag] * count if isinstance(flag, bool) else list(flag)

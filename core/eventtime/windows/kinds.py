@@ -397,6 +397,6 @@ def windowed_schema(schema: pl.Schema, window: Window, event_time: str) -> pl.Sc
     """Return the columns of rows with their windows: two more, or those of that name replaced in place."""
     if window.is_global or window.is_given:
         return schema
-    dtype = schema[event_time]
+    dtype = schema.get(event_time)
     bound = pl.Datetime("us", dtype.time_zone if isinstance(dtype, pl.Datetime) else None)
     return pl.Schema({**schema, WINDOW_START: bound, WINDOW_END: bound})
