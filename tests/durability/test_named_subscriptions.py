@@ -224,3 +224,41 @@ def test_other_columns_are_announced_after_a_kill_in_the_epoch_of_the_replacemen
         engine.view("v", other(rows)).subscribe(again.append, name="sink", on_schema=again.append)
         engine.push("a", [(8, "z")])
     assert again[len(deltas) + 1].rows() == [("z", 16, 4, 1)]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["closed", "restarted"])
+def test_a_subscription_that_is_not_open_gets_other_columns_when_it_is_made_again(
+    is_restarted: bool, tmp_path: Path
+) -> None:
+    def opened(value: pl.Expr) -> tuple[ec.Engine, ec.View]:
+        engine = ec.Engine(checkpoint=tmp_path)
+        rows = engine.source("a", {"k": pl.Int64, "b": pl.Int64}, retained=True)
+        return engine, engine.view("v", rows.group_by("k").agg(value))
+
+    before, after = pl.col("b").sum().alias("n"), pl.col("b").max().alias("most")
+    taken: list[Any] = []
+    engine, view = opened(before)
+    subscription = view.subscribe(taken.append, name="mail")
+    engine.push("a", [(1, 3)])
+    subscription.close()
+    if is_restarted:
+        engine.close()
+        engine, view = opened(before)
+    engine.push("a", [(2, 5)])
+    view = engine.view("v", engine.sources["a"].group_by("k").agg(after), replace=True)
+    engine.push("a", [(1, 4)])
+    with pytest.raises(ec.EpochGoneError, match=r"other columns from epoch 3 on.*up to 1.*on_schema="):
+        view.subscribe(taken.append, name="mail")
+    taken.clear()
+    view.subscribe(taken.append, name="mail", on_schema=taken.append)
+    change, *deltas = taken
+    assert (list(change.before), list(change.after), change.epoch) == (["k", "n"], ["k", "most"], 3)
+    assert [sorted(delta.rows()) for delta in deltas] == [
+        [(1, 3, 3, 1), (2, 5, 3, 1)],
+        [(1, 3, 4, -1), (1, 4, 4, 1)],
+    ]
+    engine.close()
+    engine, view = opened(after)
+    with engine:
+        view.subscribe(taken.append, name="mail")  # It has got everything.
+    assert len(taken) == 3

@@ -324,8 +324,7 @@ class Declarations:
                 change.done.append(lambda: filling.stop(DROPPED_MEANWHILE))
             self._plan.remove_view(name)
             del self._views[name]
-            named = self._running.readers.forget(name)
-            change.undo.append(lambda: self._running.readers.restore(named))
+            change.undo.append(self._running.readers.forget(name))
             change.done.append(lambda: setattr(view, "_gone", f"view {name!r} was dropped"))
 
     def drop_source(self, name: str) -> None:
@@ -405,9 +404,8 @@ class Declarations:
         followed = SchemaChange(name, self._running.epoch + 1, existing.schema, view.schema)
         places = [(each, each.place) for each in existing.subscriptions]
         view._subscriptions = existing.subscriptions
-        if not same:
-            named = readers.forget(name, only_closed=True)
-            change.undo.append(lambda: readers.restore(named))
+        if not same and self._running.has_begun:
+            change.undo.append(readers.pass_by(name, followed.epoch, existing.schema))
         before = self._running.published() if self._running.has_begun else None
 
         def unread(since: int) -> Iterator[pl.DataFrame]:

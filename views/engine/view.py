@@ -237,7 +237,8 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
 
         ``on_schema``: called with a ``SchemaChange`` when the view is replaced by one with other columns
         (``engine.view(..., replace=True)``), in that epoch, before the callback gets all rows of the new view, if there are any.
-        Without it, such a replacement is refused while the subscription is open. Where the columns stay the same, the callback gets the difference.
+        Without it, such a replacement is refused while the subscription is open. One with a name that was closed then, or not made
+        yet in this process, gets both when it is made again. Where the columns stay the same, the callback gets the difference.
 
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.

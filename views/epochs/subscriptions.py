@@ -45,6 +45,9 @@ class SchemaChange:
 
 OnSchema = Callable[[SchemaChange], Any]
 
+Undo = Callable[[], None]
+"""Undoes a step of a change of declarations that has failed."""
+
 Unread = Callable[[int], Iterable[pl.DataFrame]]
 """Returns the deltas after an epoch of a view that was replaced, up to its end."""
 
@@ -288,7 +291,7 @@ class Readers:
         self._named: dict[str, Subscription | int] = {}
         """Subscriptions by key, or the last epoch delivered to them when the engine was last open."""
         self._replaced: Mapping[str, tuple[int, pl.Schema]] = {}
-        """The first epochs of views that had replaced others when the engine was last open, and the columns before."""
+        """The first epochs of views that have replaced others with other columns, and the columns before."""
 
     def remember(
         self, delivered: Mapping[str, int], replaced: Mapping[str, tuple[int, pl.Schema]] | None = None
@@ -301,20 +304,35 @@ class Readers:
         if replaced is not None:
             self._replaced = replaced
 
-    def forget(self, view: str, *, only_closed: bool = False) -> dict[str, Subscription | int]:
-        """Forget the named subscriptions of a view, or those that are not open; return those that were known."""
-        before = self._named
-        self._named = {
-            key: named
-            for key, named in before.items()
-            if view_of(key, (*self._views, view)) != view
-            or (only_closed and isinstance(named, Subscription) and not named.is_closed)
+    def forget(self, view: str) -> Undo:
+        """Forget the named subscriptions of a view that is dropped; return what undoes it."""
+        named = {
+            key: named for key, named in self._named.items() if view_of(key, (*self._views, view)) != view
         }
-        return before
+        replaced = {name: change for name, change in self._replaced.items() if name != view}
+        return self._exchange(named, replaced)
 
-    def restore(self, named: dict[str, Subscription | int]) -> None:
-        """Set what ``forget`` has returned, as the change of declarations has failed."""
-        self._named = named
+    def pass_by(self, view: str, epoch: int, before: pl.Schema) -> Undo:
+        """Note that a view gets other columns than ``before`` in this epoch; return what undoes it.
+
+        Its named subscriptions that are not open get the change, and all rows after it, when they are made again.
+        """
+        named = {
+            key: named.delivered if isinstance(named, Subscription) and named.is_closed else named
+            for key, named in self._named.items()
+        }
+        return self._exchange(named, {**self._replaced, view: (epoch, before)})
+
+    def _exchange(
+        self, named: dict[str, Subscription | int], replaced: Mapping[str, tuple[int, pl.Schema]]
+    ) -> Undo:
+        state_before = self._named, self._replaced
+
+        def undo() -> None:
+            self._named, self._replaced = state_before
+
+        self._named, self._replaced = named, replaced
+        return undo
 
     def last_of(self, view: str, name: str) -> int | None:
         """Return the last epoch delivered to the subscription of a name; None if there was none.
@@ -335,7 +353,7 @@ class Readers:
         if earlier is None or view.name not in self._replaced:
             return None
         first, before = self._replaced[view.name]
-        return SchemaChange(view.name, first, before, view.schema) if earlier == first - 1 else None
+        return SchemaChange(view.name, first, before, view.schema) if earlier < first else None
 
     @property
     def has_any(self) -> bool:

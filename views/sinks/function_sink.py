@@ -38,8 +38,9 @@ class FunctionSink:
         """
         if self._position is not None:
             raise SinkError(
-                f"{self.place} has had the epochs up to {self._position}, and the deltas since are no longer retained; retain more "
-                "with Engine(retain=Retain(...)) or Checkpoint(keep=...), or give another name=, and it begins with the contents"
+                f"{self.place} has had the epochs up to {self._position}, and the deltas since are no longer retained, or the view "
+                "has other columns now; retain more with Engine(retain=Retain(...)) or Checkpoint(keep=...), or give another name=, and "
+                "it begins with the contents"
             )
         if contents.height:
             self._function(counted(contents, epoch))
