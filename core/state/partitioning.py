@@ -184,15 +184,19 @@ def of_buckets(parts: Sequence[Saved]) -> Saved:
     """Return a saved state as one, given what was saved of it in each bucket: the inverse of a cut.
 
     The pieces are the same objects. Facts add up as the pieces do: numbers are summed, sums of columns modulo 2^64, and
-    lists, which have an item for each piece, follow one another. Cost: the number of pieces.
+    lists, which have an item for each piece, follow one another. A bucket that nothing has changed since it was cut has no
+    facts, and those that it lacks are left out. Cost: the number of pieces.
     """
     there = [part for part in parts if part.pieces]
     if len(there) < 2:
         return there[0] if there else parts[0]
+    names = {name for name in there[0].facts if all(name in part.facts for part in there)}
+    if any(SPENT in part.facts for part in there):
+        names.add(SPENT)
     facts: dict[str, Any] = {}
     for part in there:
-        assert part.facts.keys() == there[0].facts.keys(), "all buckets are of one kind of state"
-        for name, fact in part.facts.items():
+        for name in names:
+            fact = part.facts.get(name, [0] * len(part.pieces))  # Of a bucket that was cut nothing is spent.
             if isinstance(fact, Mapping):
                 before = facts.get(name, {})
                 facts[name] = {

@@ -12,10 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import evercurrent as ec
 from evercurrent.spark_bridge import run
 from evercurrent.spark_bridge.query import BUCKETS, buckets_for
 from evercurrent.views.checkpoint import CommitLog
@@ -41,13 +43,15 @@ def nothing_is_remembered() -> Iterator[None]:
     forget_everything()
 
 
-def offer(store: Store, buckets: int, number: int) -> None:
+def offer(store: Store, buckets: int, number: int, rows: pl.DataFrame | None = None) -> None:
     """As ``run`` does when a query is started: cut anew, and then the batch; a process that has just started."""
     forget_everything()
     last = CommitLog(store).last
     if last is not None and last.buckets != buckets:
         rebucket(store, buckets)
-    assert Offering(PLAN, store, buckets=buckets).offer(number, {"hits": HITS[number]})
+    assert Offering(PLAN, store, buckets=buckets).offer(
+        number, {"hits": HITS[number] if rows is None else rows}
+    )
 
 
 def seen(store: Store) -> dict[str, Any]:
@@ -90,6 +94,22 @@ def test_any_numbers_of_buckets_are_the_undisturbed_run(counts: list[int]) -> No
         for number, buckets in enumerate(counts):
             offer(store, buckets, number)
         assert seen(store) == undisturbed()
+
+
+@of_profile(0.1, quick=6)
+@given(counts=COUNTS, few=st.integers(1, 3))
+def test_a_fork_has_the_contents_of_buckets_that_were_cut_and_of_those_that_have_changed_since(
+    counts: list[int], few: int
+) -> None:
+    engine = ec.Engine()
+    declare(engine)
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(folder)
+        for number, buckets in enumerate(counts):
+            offer(store, buckets, number, HITS[number] if number % 2 else HITS[number].head(few))
+            fork = engine.fork(ec.Checkpoint(folder))
+            contents = {name: sorted(view.read().rows(), key=repr) for name, view in fork.views.items()}
+            assert contents == held(PLAN, store)
 
 
 @pytest.mark.parametrize("buckets", [8, 2])

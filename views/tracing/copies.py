@@ -32,9 +32,9 @@ def copies_behind(
     """
     if isinstance(rows.plan[place].operation.shape, PASSED_ON):
         return columns_of(some, [*rows.plan[source].schema, DIFF])
-    made, owners = applied(rows.compiled, place, source, origins)
+    results, owners = applied(rows.compiled, place, source, origins)
     counts = np.zeros(origins.height, np.int64)
-    np.maximum.at(counts, owners, first_copies(made, some))
+    np.maximum.at(counts, owners, first_copies(results, some))
     return with_copies(origins, counts)
 
 
@@ -56,9 +56,10 @@ def first_copies(rows: pl.DataFrame, some: pl.DataFrame) -> Ints:
         words = key_words([frame.get_column(name) for name in names], frame.height)
         counts = frame.get_column(DIFF).alias(number)
         keyed.append(pl.DataFrame({"first": words.first, "second": words.seconds()}).hstack([counts]))
-    there, wanted = keyed
+    all_rows, some_rows = keyed
     by = ("first", "second")
-    wanted = wanted.group_by(by).agg(pl.col(WANTED).sum())
+    wanted_copies = some_rows.group_by(by).agg(pl.col(WANTED).sum())
     earlier = pl.col(DIFF).cum_sum().over(by) - pl.col(DIFF)
     left = (pl.col(WANTED).fill_null(0) - earlier).clip(0, pl.col(DIFF))
-    return there.join(wanted, on=by, how="left", maintain_order="left").select(left).to_series().to_numpy()
+    counted = all_rows.join(wanted_copies, on=by, how="left", maintain_order="left")
+    return counted.select(left).to_series().to_numpy()

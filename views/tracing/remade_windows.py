@@ -59,7 +59,7 @@ def _in_windows(where: str, grouped: Panes, keyed: pl.DataFrame, panes: pl.DataF
         for name, each in zip(BOUNDS, (rewritten.starts, rewritten.ends), strict=True)
     ]
     windows = pl.DataFrame([*windowed.select(grouped.keys), *bounds])
-    wanted = panes.select(windows.columns)
+    pane_windows = panes.select(windows.columns)
     if function.ends_by_rank:
-        wanted = windows.filter(matching(windows, wanted)).drop(WINDOW_END)
-    return windowed.filter(matching(windows.select(wanted.columns), values(wanted)))
+        pane_windows = windows.filter(matching(windows, pane_windows)).drop(WINDOW_END)
+    return windowed.filter(matching(windows.select(pane_windows.columns), values(pane_windows)))
