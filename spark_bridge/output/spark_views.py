@@ -336,7 +336,9 @@ class SparkView(ReadForms, Outputs, RefusedByView):
             else super()._sender(topic, to)
         )
 
-    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
+    def _deliver(
+        self, make: MakeSink, name: str, reader: Reader, retry: Retry | None, keys: tuple[str, ...] = ()
+    ) -> Delivery:
         self._declared.require_reader(name, reader)
         retry = Retry.of(retry)
         if any(each.name == name for each in self.deliveries):

@@ -352,3 +352,36 @@ def test_a_replacement_that_is_refused_before_the_first_push_leaves_no_epoch() -
     assert engine.push("sales", {"shop": ["a"], "price": [1]}) == 1
     assert contents(engine.views["counts"]).counts == {("a", 1): 1}
     assert contents(engine.views["totals"]).counts == {("a", 1): 1}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_reader_that_does_not_fit_what_replaces_its_view_is_named_before_anything_changes(
+    background: bool, tmp_path: Path
+) -> None:
+    engine = ec.Engine()
+    hits = engine.source(
+        "hits", {"ip": pl.String, "n": pl.Int64, "at": pl.Datetime("us")}, event_time="at", retained=True
+    )
+    hourly = hits.window(ec.fixed("1h"))
+    engine.view("hourly", hourly.group_by("ip").agg(n=pl.len()))
+    sums: list[pl.DataFrame] = []
+    summing = engine.views["hourly"].subscribe(sums.append, reader="summing")
+    engine.view("counts", hits.group_by("ip").agg(n=pl.col("n").sum()))
+    table = engine.views["counts"].to_delta(tmp_path / "counts")
+    by_key = engine.views["counts"].to_delta(tmp_path / "by_key", key="ip")
+    engine.push("hits", [("a", 1, "2026-01-01 10:00:00")])
+    epoch = engine.epoch_number
+    again = hourly.trigger(ec.each_row()).accumulate("accumulating").group_by("ip").agg(n=pl.len())
+    with pytest.raises(ec.PlanError, match=r"'hourly' cannot be replaced while Subscription.*adds up"):
+        engine.view("hourly", again, replace=True, background=background)
+    with pytest.raises(ec.PlanError, match=r"'counts' cannot be replaced.*each 'ip', and the key.*is none"):
+        engine.view("counts", hits.select("ip", "n"), replace=True, background=background)
+    assert engine.epoch_number == epoch
+    table.close()
+    engine.view("counts", hits.group_by("ip").agg(n=pl.col("n").max()), replace=True).wait()
+    engine.push("hits", [("a", 5, "2026-01-01 10:30:00")])
+    by_key.join()
+    assert pl.read_delta(str(tmp_path / "by_key")).rows() == [("a", 5)]
+    assert sum((delta["n"] * delta["_diff"]).sum() for delta in sums) == 2
+    summing.close()
+    by_key.close()

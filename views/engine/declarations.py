@@ -30,6 +30,7 @@ from .fills import Filling, OnProgress
 from .view import View
 from .view_driver import ViewDriver, driver_of, the_one
 from .view_keeper import ViewKeeper
+from .view_sinks import require_follower
 
 DROPPED_MEANWHILE = "was dropped while it was being filled"
 REPLACED_MEANWHILE = "was replaced while it was being filled; take what engine.view has returned since"
@@ -151,8 +152,8 @@ class Declarations:
                 on_progress  # There may be a checkpoint, which is opened later.
             )
         driver = driver_of(where, self._running)
-        if background and existing is not None and not _has_same_columns(existing, view):
-            self._require_on_schema(existing)
+        if background and existing is not None:
+            self._require_readers(existing, view)
         if background and driver is not None:
             self._begin_in(driver, view, collection, on_progress)
         elif background and self._has_rows(collection._place):
@@ -392,11 +393,12 @@ class Declarations:
         """Replace a view by another one, with which its subscriptions continue."""
         name, readers = existing.name, self._running.readers
         same = _has_same_columns(existing, view)
+        self._require_readers(existing, view)
         if same:
             view._history = existing._history
             change.replaced.add(name)
         else:
-            self._require_schema_readers(existing)
+            self._require_up_to_date(existing)
             change.begun.append(view)
             change.columns_before.setdefault(name, existing.schema)
         self._plan.remove_view(name)
@@ -420,21 +422,26 @@ class Declarations:
 
         change.undo.append(return_readers)
 
-    def _require_on_schema(self, view: View) -> None:
+    def _require_readers(self, view: View, other: View) -> None:
+        """Check that all subscriptions of a view can go on with the other one that replaces it.
+
+        Raises:
+            PlanError: one cannot; names it, and the way out.
+        """
         for each in view.subscriptions:
-            if each.on_schema is None:
+            if each.on_schema is None and not _has_same_columns(view, other):
                 raise PlanError(
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
                 )
+            require_follower(each, view.name, self._plan, other._place)
 
-    def _require_schema_readers(self, view: View) -> None:
-        """Check that all subscriptions of a view whose columns change are prepared for it, and are not behind.
+    def _require_up_to_date(self, view: View) -> None:
+        """Check that no subscription of a view whose columns change is behind.
 
         Raises:
-            PlanError: one is not; names it, and the way out.
+            PlanError: one is; names it, and the way out.
         """
-        self._require_on_schema(view)
         for each in view.subscriptions:
             if each.is_delivering:
                 raise PlanError(
@@ -444,8 +451,8 @@ class Declarations:
                 )
             if each.name is not None and each.delivered < self._running.epoch:
                 raise PlanError(
-                    f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised; it gets "
-                    "them with the next epoch that changes the view, or close it"
+                    f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised or is to be "
+                    "called after this one; replace it after the next epoch that changes the view, or close it"
                 )
 
 

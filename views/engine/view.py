@@ -261,7 +261,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
                 queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
                 callback = queued.put
             if name is not None:
-                return self._subscribe_again(callback, since, name, on_schema)
+                return self._subscribe_again(callback, since, name, on_schema, reader)
             try:
                 self._deliver_missed(callback, since)
             except BaseException:
@@ -270,6 +270,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
                 raise
             subscription = queued or Subscription(self, callback, self.epoch)
             subscription.delivered, subscription.on_schema = self.epoch, on_schema
+            subscription.reader = reader
             self._subscriptions = with_another(self, subscription)
             return subscription
 
@@ -334,13 +335,14 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
                 subscription.on_end()
 
     def _subscribe_again(
-        self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None
+        self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None, reader: Reader
     ) -> Subscription:
         require_free_name(self, name)
         now, key = self.epoch, reader_key(self.name, name)
         last = self._engine.readers.last_of(self.name, name)
         delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
+        subscription.reader = reader
         change = self._engine.readers.missed_change(self, name)
         if change is not None and on_schema is None:
             raise EpochGoneError(
@@ -353,7 +355,9 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         self._subscriptions = with_another(self, subscription)
         return subscription
 
-    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
+    def _deliver(
+        self, make: MakeSink, name: str, reader: Reader, retry: Retry | None, keys: tuple[str, ...] = ()
+    ) -> Delivery:
         self.require_reader(name, reader)
         retry = Retry.of(retry)
         with self._engine.turn:
@@ -367,6 +371,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
             require_free_name(self, name)
             key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
+            subscription.reader, subscription.keys = reader, keys
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
         subscription.delivery = Delivery(
@@ -380,9 +385,10 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         Raises:
             PlanError: they do not.
         """
-        check_reader(f"view {self.name!r}: {name}", self._plan, self._place, reader)
+        where = f"view {self.name!r}: {name}"
+        check_reader(where, self._plan, self._place, reader)
         if reader == "overwriting":
-            require_one_pane(f"view {self.name!r}: {name}", self._plan, self._place)
+            require_one_pane(where, self._plan, self._place)
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from evercurrent.core.data.schema import listed, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
+from ..plan.nodes import PlanId
+from ..plan.plan import Plan
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
@@ -26,7 +28,7 @@ from ..sinks.parquet_folder import ParquetFolder
 from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
 from ..store import Store, store_at
-from .consumers import Reader
+from .consumers import Reader, check_reader, require_one_pane
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -60,8 +62,10 @@ class Outputs(ABC):
         """Return the key columns; none if its rows have no key."""
 
     @abstractmethod
-    def _deliver(self, make: MakeSink, name: str, reader: Reader, retry: Retry | None) -> Delivery:
-        """Start a delivery."""
+    def _deliver(
+        self, make: MakeSink, name: str, reader: Reader, retry: Retry | None, keys: tuple[str, ...] = ()
+    ) -> Delivery:
+        """Start a delivery. ``keys`` are the key columns by which rows are written, if they are those of the view."""
 
     def to_sql(
         self, url: str | sa.Engine, table: str, *, key: Key = None, retry: Retry | None = None
@@ -96,6 +100,7 @@ class Outputs(ABC):
             f"sql {table}",
             "overwriting",
             retry,
+            keys if key is None else (),
         )
 
     def to_delta(
@@ -127,7 +132,7 @@ class Outputs(ABC):
         name = f"delta {path}"
         return self._deliver(
             lambda origin, _: DeltaTableSink(str(path), keys, self.name, self.schema, origin, storage_options), name,
-            "overwriting" if keys else "deltas", retry,
+            "overwriting" if keys else "deltas", retry, keys if key is None else (),
         )  # fmt: skip
 
     def to_iceberg(
@@ -151,6 +156,7 @@ class Outputs(ABC):
             f"iceberg {table}",
             "overwriting",
             retry,
+            keys if key is None else (),
         )
 
     def to_parquet(self, folder: str | Path | Store, *, retry: Retry | None = None) -> Delivery:
@@ -206,6 +212,7 @@ class Outputs(ABC):
             f"kafka {topic}",
             "deltas" if mode == "changes" else "overwriting",
             retry,
+            keys if key is None else (),
         )
 
     def _sender(self, topic: str, to: Producer | Mapping[str, str]) -> Send:
@@ -293,6 +300,8 @@ class DeliverySubscription(Subscription):
     """The part of a delivery that the engine keeps: it wakes the delivery, and its position is in commits."""
 
     delivery: Delivery | None = None
+    keys: tuple[str, ...] = ()
+    """The key columns by which rows are written, if they are those of the view and no others were given."""
 
     def __init__(self, view: Followed, delivered: int, name: str) -> None:
         super().__init__(view, _nothing, delivered, name)
@@ -332,6 +341,26 @@ class DeliverySubscription(Subscription):
     def _wake(self) -> None:
         if self.delivery is not None:
             self.delivery.wake()
+
+
+def require_follower(subscription: Subscription, view: str, plan: Plan, place: PlanId) -> None:
+    """Check that an open subscription of a view may go on with the collection that replaces the view.
+
+    Raises:
+        PlanError: its reader does not fit the panes of the collection, or it writes rows by another key.
+    """
+    where = f"view {view!r} cannot be replaced while {subscription!r} is open"
+    check_reader(where, plan, place, subscription.reader)
+    if not isinstance(subscription, DeliverySubscription):
+        return
+    if subscription.reader == "overwriting":
+        require_one_pane(where, plan, place)
+    keys = plan.keys_of(place)
+    if subscription.keys and set(subscription.keys) != set(keys):
+        raise PlanError(
+            f"{where}: it writes a row for each {listed(subscription.keys)}, and the key of what replaces the view is "
+            f"{listed(keys) or 'none'}; close it first: for each in view.subscriptions: each.close()"
+        )
 
 
 def delivered_places(subscriptions: Sequence[Subscription], name: str) -> list[str]:

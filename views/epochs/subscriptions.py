@@ -92,6 +92,8 @@ class Subscription:
         self.name = name
         self.delivered: int = delivered
         self.on_schema = on_schema
+        self.reader = "deltas"
+        """How the rows are used; see ``View.subscribe``."""
         self._change: SchemaChange | None = None
         """The change of columns whose rows are still to be delivered."""
         self._is_announced = False
