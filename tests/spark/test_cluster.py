@@ -38,7 +38,7 @@ def test_on_a_cluster(environment_archive: Path, tmp_path: Path) -> None:
     """A163: output and state are those of the embedded engine, though a Python of an executor is killed on the way."""
     with cluster_in(tmp_path / "cluster") as cluster:
         environment = {"DOOMED_MASTER": cluster.url, "DOOMED_ARCHIVE": str(environment_archive)}
-        doomed = Doomed(tmp_path, batches(5, 60), environment)
+        doomed = Doomed(tmp_path, batches(5, 60), environment, pause=0.05)
         process = doomed.start()
         doomed.await_commits(2, process)
         pythons = [pid for number in (0, 1) for pid in cluster.pythons(number)]

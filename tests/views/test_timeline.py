@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import sys
@@ -515,6 +516,19 @@ class TestPlacing:
         placing.take(Box(0, 0, 10, 10))
         assert placing.best([Box(5, 5, 15, 15), Box(10, 0, 20, 10)]) == (Box(10, 0, 20, 10), 0.0)
         assert placing.best([Box(0, 0, 10, 10), Box(9, 9, 19, 19)]) == (Box(9, 9, 19, 19), 1.0)
+
+    def test_what_a_box_covers_is_the_sum_of_each_overlap(self) -> None:
+        """To the last bit, whose difference could choose another place."""
+        draw, placing, taken = random.Random(1), Placing(), []
+        for _ in range(200):
+            box = Box.around(*(draw.uniform(1, 40) for _ in range(4)))
+            across = [min(box.right, each.right) - max(box.left, each.left) for each in taken]
+            down = [min(box.bottom, each.bottom) - max(box.top, each.top) for each in taken]
+            assert placing.covered(box) == sum(
+                max(x, 0.0) * max(y, 0.0) for x, y in zip(across, down, strict=True)
+            )
+            placing.take(box)
+            taken.append(box)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def boxes(drawn: Timeline) -> tuple[list[Box], list[Box]]:
 
 
 @cache
+@cache
 def long_run(panes: int) -> ec.View:
     """Return a view of two keys with at least so many panes: sessions that grow, end, merge and are refined."""
     drawn = random.Random(5)
