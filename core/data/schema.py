@@ -97,6 +97,17 @@ def forbid_reserved(where: str, names: Iterable[str]) -> None:
         raise PlanError(f"{where}: {listed(reserved)} is reserved for the engine; rename the column")
 
 
+def require_booleans(where: str, **options: object) -> None:
+    """Check that options are either true or false: a text such as "no" would count as true.
+
+    Raises:
+        PlanError: one is something else.
+    """
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise PlanError(f"{where}: {name}={value!r}; give True or False")
+
+
 def require_name(what: str, name: object) -> None:
     """Check that a name can be given to a source or view: it goes into files, their names, and JSON.
 

@@ -127,3 +127,11 @@ def test_panes_that_none_takes_back_are_refused(tmp_path: Path) -> None:
         view.to_sql(f"sqlite:///{tmp_path}/x.db", "t", key=key)
     last = engine.view("last", view.latest())
     assert last.to_sql(f"sqlite:///{tmp_path}/x.db", "t", key=key).join(10)
+
+
+def test_what_is_no_url_is_refused() -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"k": pl.Int64}).group_by("k").agg(n=pl.len()))
+    with pytest.raises(ec.PlanError, match=r"to_sql: int opens no database; give a url as text"):
+        view.to_sql(3, "t")  # type: ignore[arg-type]
+    assert view.subscriptions == ()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evercurrent.core.data.durations import microseconds
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.data.schema import require_booleans
 from evercurrent.core.data.tags import added_later, tagged
 
 from ..store import Store, store_at
@@ -66,8 +67,7 @@ class Checkpoint:
                 raise PlanError(f"Checkpoint: {name}={number!r}; give a whole number from 1")
         if isinstance(self.drop, str) or not all(isinstance(name, str) for name in self.drop):
             raise PlanError(f"Checkpoint: drop={self.drop!r}; give a tuple of names")
-        if not isinstance(self.allow_pickle, bool):
-            raise PlanError(f"Checkpoint: allow_pickle={self.allow_pickle!r}; give True or False")
+        require_booleans("Checkpoint", allow_pickle=self.allow_pickle)
         microseconds("Checkpoint: grace", self.grace)
 
     @property

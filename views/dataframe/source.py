@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import DIFF, forbid_reserved, listed, require_columns
+from evercurrent.core.data.schema import DIFF, forbid_reserved, listed, require_booleans, require_columns
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
@@ -187,6 +187,7 @@ def declare(
         raise PlanError(
             f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
         )
+    require_booleans(where, bounded=bounded, strict=strict, trusted=trusted, retained=retained)
     if kind not in ("append", "diffs", "upsert"):
         raise PlanError(f"{where}: unknown kind {kind!r}; there are 'append', 'diffs' and 'upsert'")
     keys = (key,) if isinstance(key, str) else tuple(key or ())

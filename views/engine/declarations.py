@@ -300,6 +300,8 @@ class Declarations:
 
     def drop_view(self, name: str) -> None:
         """Drop a view. See ``Engine.drop_view``."""
+        if not isinstance(name, str):
+            raise PlanError(f"drop_view: {name!r} is not the name of a view; there are {listed(self._views)}")
         fills, filling = self._running.fills, self._running.fills.get(name)
         dropped = [filling.view] if filling is not None and filling.state == "filling" else []
         if filling is None or name in self._views:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from evercurrent.core.data.allocation import expect_large_arrays
 from evercurrent.core.data.errors import InputError, PlanError
-from evercurrent.core.data.schema import listed
+from evercurrent.core.data.schema import listed, require_booleans
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
@@ -107,6 +107,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         require_on_bad_rows(on_bad_rows)
         self._on_bad_rows: OnBadRows = on_bad_rows
         self._workers = workers
+        require_booleans("Engine", record=record)
         if record:
             self._require_one_worker("record=True", RECORD_ALONE)
         self._retain = retain or Retain()
@@ -114,7 +115,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         self._plan = Plan()
         self._indexes = Indexes()
         self._turn = Turn()
-        log = RunRecorder(self._retain, records_rows=bool(record))
+        log = RunRecorder(self._retain, records_rows=record)
         self._running = Running(self._plan, self.sources, self.views, log, self._turn, workers=workers)
         if checkpoint is not None:
             self.use_checkpoint(checkpoint)
@@ -245,6 +246,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                 since a source does not retain its rows or the result depends on when rows came. Nothing has changed.
             InputError: a value of it cannot be computed. Nothing has changed.
         """
+        require_booleans(f"view {name!r}", replace=replace, background=background)
         if on_progress is not None and not (background and callable(on_progress)):
             raise PlanError(
                 f"view {name!r}: on_progress={on_progress!r}; give a function of one FillProgress, together with background=True"

@@ -111,10 +111,14 @@ class LiveDeclarations(ServedViews, ABC):
         views that do not share all of their runs.
 
         Raises:
-            PlanError: views with one name have different columns.
+            PlanError: views with one name have different columns, or it is no engine.
         """
         from .forks import compared
 
+        if not isinstance(other, LiveDeclarations):
+            raise PlanError(
+                f"compare: {type(other).__name__} is no engine; give one, such as the engine of which this one is a fork"
+            )
         return compared(self.published(), other.published(), self.views, other.views)
 
     @contextmanager
@@ -176,7 +180,7 @@ class LiveDeclarations(ServedViews, ABC):
             CheckpointError: the checkpoint is of another plan, or damaged.
         """
         prover = self._prover() if checkpoint is None else self._prover_of(checkpoint)
-        return prover.proofs(self.views, _share(sample))
+        return prover.proofs(_share(sample))
 
     def proof_of(self, view: str, sample: float | None = None) -> Proof:
         """Return the proof of one view; see ``View.prove``."""
@@ -190,7 +194,7 @@ class LiveDeclarations(ServedViews, ABC):
         """Return the changes of the rows of a key, and what caused them; see ``View.history``."""
         with self._turn:
             tracer, now = self._tracer(), self.published()
-        return tracer.history(self.views[view], key, since, now)
+        return tracer.history(view, key, since, now)
 
     def why_row(self, view: str, row: Mapping[str, object], *, if_present: bool = False) -> list[str]:
         """Explain line by line why a row of a view is there or not; see ``View.why``."""

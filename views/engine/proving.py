@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -81,7 +81,7 @@ class Prover:
         Raises:
             InputError: it cannot be proved.
         """
-        place, scope = self._plan.views[name], _Scope()
+        place, scope = self._plan.place_of(name), _Scope()
         if share is not None:
             keys = keys_to_sample(self._plan, place)
             sources = {
@@ -92,11 +92,11 @@ class Prover:
         undated = self._proof(name, scope)
         return undated if undated else self._with_epochs(name, undated, scope)
 
-    def proofs(self, names: Iterable[str], share: float | None = None) -> Proofs:
+    def proofs(self, share: float | None = None) -> Proofs:
         """Return the proofs of all views that can be proved."""
         proofs: dict[str, Proof] = {}
         refused: dict[str, str] = {}
-        for name in names:
+        for name in self._views:
             try:
                 proofs[name] = self.proof(name, share)
             except InputError as error:
@@ -123,7 +123,7 @@ class Prover:
         if isinstance(epochs, str):
             remark = f"from which epoch on they differ is not known: {epochs}"
             return replace(undated, remarks=(*undated.remarks, remark))
-        keys = self._plan.keys_of(self._plan.views[name])
+        keys = self._plan.keys_of(self._plan.place_of(name))
         try:
             dated = first_epochs(
                 undated.differences, keys, epochs, lambda epoch: self._differences_at(name, epoch, scope)
@@ -148,7 +148,7 @@ class Prover:
             born = max(now.begins(name), 0) if self._earlier.has_views else 0
             return [*(epoch for epoch in self._earlier.epochs if born <= epoch < now.epoch), now.epoch]
         least = now.begins(name)
-        for place in self._plan.behind(self._plan.views[name]) & self._plan.inputs.keys():
+        for place in self._plan.behind(self._plan.place_of(name)) & self._plan.inputs.keys():
             source = self._plan.inputs[place].name
             if self._compiled.retained.get(source) is None:
                 continue  # A view is used in its place.
@@ -193,7 +193,7 @@ class Prover:
         rows = self._compiled.contents[name].emitted().frame
         if epoch is None or epoch == self._now.epoch:
             return rows
-        place = self._plan.views[name]
+        place = self._plan.place_of(name)
         if (begins := self._now.begins(name)) < 0:
             frames = [
                 frame

@@ -136,7 +136,7 @@ class Reporting(ServedViews, ABC):
         """Return the open deliveries of all views."""
         return tuple(
             each.delivery
-            for view in self.views.values()
+            for view in tuple(self.views.values())  # As another thread may declare one.
             for each in view.subscriptions
             if isinstance(each, DeliverySubscription) and each.delivery is not None
         )

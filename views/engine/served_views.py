@@ -111,10 +111,10 @@ class ServedViews(ABC):
 
     def _waits(self, compiled: Compiled, view: str) -> bool:
         """Return whether windows of a view wait for a trigger."""
-        return grouping_of(self._plan, self._plan.views[view]) in compiled.trackers
+        return grouping_of(self._plan, self._plan.place_of(view)) in compiled.trackers
 
     def _window_keys(self, view: str) -> tuple[str, ...]:
-        place = grouping_of(self._plan, self._plan.views[view])
+        place = grouping_of(self._plan, self._plan.place_of(view))
         return () if place is None else self._plan.windowed[place].keys
 
     def _row(self, view: str, key: object, window: object) -> Mapping[str, object]:
@@ -123,12 +123,14 @@ class ServedViews(ABC):
         Raises:
             InputError: they do not go with the columns of the view.
         """
-        where, schema = f"view {view!r}", self._plan[self._plan.views[view]].schema
+        where, schema = f"view {view!r}", self._plan[self._plan.place_of(view)].schema
         if isinstance(key, dict) and not set(key) <= set(schema):
             key_values(where, schema.names(), key)
-        panes = panes_of(self._plan, self._plan.views[view])
+        panes = panes_of(self._plan, self._plan.place_of(view))
         names = (
-            self._plan.keys_of(self._plan.views[view]) if panes is None else self._plan.windowed[panes].keys
+            self._plan.keys_of(self._plan.place_of(view))
+            if panes is None
+            else self._plan.windowed[panes].keys
         )
         row = key if isinstance(key, dict) else key_values(where, list(names) or schema.names(), key)
         return {**row, **dict(zip(BOUNDS, bounds_of(where, window), strict=False))}

@@ -21,7 +21,6 @@ from ..tracing.collected import Collections
 from ..tracing.indexes import Indexes
 from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
 from .published import Published
-from .view import View
 
 if TYPE_CHECKING:
     from ..tracing.history import History
@@ -45,7 +44,7 @@ class Tracer:
         collections = Collections(self._plan, self._compiled, self._indexes)
         return lineage(collections, view, row, limit, self._newest(), self._recorded)
 
-    def history(self, view: View, key: object, since: int | None, now: Published) -> History:
+    def history(self, view: str, key: object, since: int | None, now: Published) -> History:
         """Return the changes of the rows of a key; see ``View.history``.
 
         Raises:
@@ -57,13 +56,12 @@ class Tracer:
         )  # Imported here, so that a first lineage does not wait for them.
         from ..tracing.history import RowChanges, history
 
-        where, place = f"view {view.name!r}", self._plan.views[view.name]
-        names = list(self._plan.keys_of(place)) or self._plan[place].schema.names()
-        lookup_values = row_values(
-            view.name, self._plan[place].schema, _by_name(where, names, key, view.columns)
-        )
-        begins = now.begins(view.name)
-        frames = _all_deltas(now, view.name) if since is None else now.deltas(view.name, since)
+        where, place = f"view {view!r}", self._plan.place_of(view)
+        schema = self._plan[place].schema
+        names = list(self._plan.keys_of(place)) or schema.names()
+        lookup_values = row_values(view, schema, _by_name(where, names, key, schema.names()))
+        begins = now.begins(view)
+        frames = _all_deltas(now, view) if since is None else now.deltas(view, since)
         rows = {
             frame.item(0, EPOCH): part
             for frame in frames
@@ -71,8 +69,8 @@ class Tracer:
         }
         times = dict(now.log.epochs().iter_rows())
         row_changes = RowChanges(
-            view.name, lookup_values.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
-            _watermarks(now.log), begins if since is None else 0, now.declared_at(view.name),
+            view, lookup_values.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
+            _watermarks(now.log), begins if since is None else 0, now.declared_at(view),
             now.log.complete_from if now.log.records_rows else None,
         )  # fmt: skip
         kept_changes = KeptChanges(
@@ -96,7 +94,7 @@ class Tracer:
         """
         from ..tracing.reasons import Reasons  # Imported here, for the same reason.
 
-        place = self._plan.views[view]
+        place = self._plan.place_of(view)
         lookup_values = row_values(view, self._plan[place].schema, row)
         collections = Collections(self._plan, self._compiled, self._indexes)
 

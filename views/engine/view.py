@@ -31,6 +31,7 @@ from ..epochs.subscriptions import (
     Subscription,
     require_free_name,
     require_plain_function,
+    require_reader_name,
     with_another,
 )
 from ..plan.nodes import PlanId, Windowing
@@ -324,6 +325,10 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         if since is not None:
             require_epoch(self.name, "since", since)
         if on_schema is not None:
+            if not callable(on_schema):
+                raise PlanError(
+                    f"follow of view {self.name!r}: on_schema={on_schema!r}; give a function of one SchemaChange"
+                )
             require_plain_function(f"follow of view {self.name!r}: on_schema", on_schema)
         return followed(self, self.epoch if since is None else since, on_schema)
 
@@ -358,6 +363,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     def _deliver(
         self, make: MakeSink, name: str, reader: Reader, retry: Retry | None, keys: tuple[str, ...] = ()
     ) -> Delivery:
+        require_reader_name(self, name)
         self.require_reader(name, reader)
         retry = Retry.of(retry)
         with self._engine.turn:

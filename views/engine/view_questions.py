@@ -10,6 +10,7 @@ import polars as pl
 
 from evercurrent.core.data.tags import tagged
 
+from ..epochs.records import require_epoch
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .view_keeper import ViewKeeper
@@ -156,6 +157,8 @@ class Questions(ABC):
             InputError: the key does not go with the columns.
             EpochGoneError: the changes after ``since`` are no longer all retained.
         """
+        if since is not None:
+            require_epoch(self.name, "since", since)
         return self._engine.history_of(self.name, key, since)
 
     @tagged("views.view:View.prove")

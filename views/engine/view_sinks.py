@@ -168,7 +168,14 @@ class Outputs(ABC):
         Args:
             folder: an empty folder, or a url of fsspec.
             retry: how long to leave a store alone that failed.
+
+        Raises:
+            PlanError: the folder is neither a path nor a store.
         """
+        if not isinstance(folder, str | Path) and not hasattr(folder, "url"):
+            raise PlanError(
+                f"view {self.name!r}: to_parquet: folder={folder!r}; give a path, or a url of fsspec"
+            )
         store = store_at(folder)
         return self._deliver(
             lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry

@@ -44,7 +44,7 @@ class Retain:
 
     def __post_init__(self) -> None:
         for name, limit in (("epochs", self.epochs), ("rows", self.rows)):
-            if not isinstance(limit, int) or limit < 0:
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
                 raise PlanError(f"Retain: {name}={limit!r}; give a whole number from 0")
 
 

@@ -262,15 +262,24 @@ def require_no_coroutine(callback: Callable[..., Any], result: object, instead: 
         raise PlanError(f"{callback!r} returned something to await, which nobody awaits; write {instead}")
 
 
-def require_free_name(view: Followed, name: object) -> None:
+def require_reader_name(view: Followed, name: object) -> None:
+    """Check that a subscription can have this name.
+
+    Raises:
+        PlanError: it is not a name.
+    """
+    if not isinstance(name, str) or not name:
+        raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
+    require_characters(f"subscription to view {view.name!r}: name", name)
+
+
+def require_free_name(view: Followed, name: str) -> None:
     """Check that a subscription of the view may have this name.
 
     Raises:
         PlanError: it is not a name, or it is in use.
     """
-    if not isinstance(name, str) or not name:
-        raise PlanError(f"subscription to view {view.name!r}: name={name!r}; a name is text and not empty")
-    require_characters(f"subscription to view {view.name!r}: name", name)
+    require_reader_name(view, name)
     if any(subscription.name == name and not subscription.is_closed for subscription in view._subscriptions):
         raise PlanError(
             f"subscription to view {view.name!r}: the name {name!r} is in use; close that subscription first, or "

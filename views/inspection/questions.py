@@ -33,7 +33,7 @@ class WindowQueries:
         self._plan = plan
         self._compiled = compiled
         self._view = view
-        self._place = plan.views[view] if place is None else place
+        self._place = plan.place_of(view) if place is None else place
 
     def watermark(self, watermarks: Mapping[str, int]) -> datetime | int | None:
         """Return how far the event time of the view's rows is complete, by the watermarks of the sources."""

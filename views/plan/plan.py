@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from evercurrent.core.data.errors import InputError
+
 from ..concurrency.turns import Guard
 from .declared_calls import NAMED, DeclaredCall
 from .nodes import Input, PlanId, PlanNode, WindowedGroup
@@ -149,6 +151,17 @@ class Plan:
     def __getitem__(self, node: PlanId) -> PlanNode:
         """Return the node at this place."""
         return self.nodes[node]
+
+    def place_of(self, view: str) -> PlanId:
+        """Return the node of a view.
+
+        Raises:
+            InputError: there is no such view, or not any more: another thread may have dropped it since the caller had it.
+        """
+        place = self.views.get(view)
+        if place is None:
+            raise InputError(f"view {view!r} is not there: it is being declared, or was dropped")
+        return place
 
     def views_at(self, place: PlanId) -> list[str]:
         """Return the names of the views that are this node."""

@@ -48,6 +48,11 @@ class SqlTable:
             import sqlalchemy as sa
         except ImportError:
             raise PlanError(f"to_sql needs SQLAlchemy; type: {install_command('sql')}") from None
+        if not isinstance(url, str | sa.Engine):
+            raise PlanError(
+                f"to_sql: {type(url).__name__} opens no database; give a url as text, such as 'sqlite:///orders.db', or an engine "
+                "of SQLAlchemy"
+            )
         self._is_ours = isinstance(url, str)
         self._engine = opened(url) if isinstance(url, str) else url
         self._name, self._keys, self._origin = table, tuple(keys), origin

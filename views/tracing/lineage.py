@@ -121,7 +121,7 @@ def lineage(
         InputError: there is no such row, or it cannot be followed back; names the reason.
     """
     plan = rows.plan
-    place = plan.views[name]
+    place = plan.place_of(name)
     lookup_values = row_values(name, plan[place].schema, row)
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
         raise InputError(f"view {name!r}: limit={limit!r}; give a number of rows from 0")

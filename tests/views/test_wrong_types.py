@@ -1,0 +1,43 @@
+"""Arguments of a wrong type are refused where they are given, with what to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+Refused = Callable[[Any, Any, Any], object]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda engine, rows, _: engine.view("v", rows, replace="no"), r"replace='no'; give True or False"),
+        (lambda engine, rows, _: engine.view("w", rows, background=1), r"background=1; give True or False"),
+        (
+            lambda engine, *_: engine.source("other", {"k": pl.Int64}, retained="yes"),
+            r"retained='yes'; give True or False",
+        ),
+        (lambda *_: ec.Engine(record="no"), r"record='no'; give True or False"),
+        (lambda *_: ec.Retain(epochs=True), r"epochs=True; give a whole number"),
+        (lambda engine, *_: engine.compare(3), r"compare: int is no engine"),
+        (lambda engine, *_: engine.drop_view(["v"]), r"\['v'\] is not the name of a view; there are 'v'"),
+        (lambda _, __, view: view.history(1, since="x"), r"since='x'; give the number of an epoch"),
+        (lambda _, __, view: view.foreach(print, name=None), r"name=None; a name is text"),
+        (lambda _, __, view: view.follow(on_schema=3), r"on_schema=3; give a function of one SchemaChange"),
+        (lambda _, __, view: view.to_parquet(3), r"folder=3; give a path, or a url"),
+    ],
+)
+def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64}, retained=True)
+    view = engine.view("v", rows.group_by("k").agg(n=pl.len()))
+    rows.push({"k": [1]})
+    with pytest.raises((ec.PlanError, ec.InputError), match=says):
+        call(engine, rows, view)
+    assert list(engine.views) == ["v"]
+    assert view.read().rows() == [(1, 1)]
