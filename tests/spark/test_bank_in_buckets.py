@@ -57,7 +57,7 @@ def engine_views() -> Any:
 
 
 QUICK = {
-    (1, 4, False), (10, 4, False), (10, 1, True), (1_000, 16, False), (1_000, 1, True), (EVERYTHING, 4, True),
+    (1, 4, False), (10, 16, False), (10, 1, True), (1_000, 4, False), (1_000, 1, True), (EVERYTHING, 4, True),
     (EVERYTHING, 1, False),
 }  # fmt: skip
 """The ways of the quick profile: every size, number of buckets and kind of transfers, and each size with both kinds that it has."""
