@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.engine.engine import Engine
+from evercurrent.views.engine.view_sinks import require_same_use
 from evercurrent.views.partitioned.bucket_states import ComputedStates
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.running_fill import RunningFill
@@ -240,7 +241,7 @@ class LiveViews(SparkViews):
         self._in_spark = in_spark
 
     def _require_no_readers(self, where: str, changes: _Changes) -> None:
-        """Check that no sink gets the deltas of a view that is dropped, or that gets other columns.
+        """Check that no sink gets the deltas of a view that is dropped, gets other columns, or does not fit the sink any more.
 
         Raises:
             PlanError: one does; names the way out.
@@ -251,6 +252,9 @@ class LiveViews(SparkViews):
                     f"{where}: it is written to {deliveries[0]!r}; close that first: for each in query.view({name!r}).deliveries: "
                     "each.close()"
                 )
+        for name in changes.replaced:
+            for delivery in self.views[name].deliveries:
+                require_same_use(delivery, name, self._engine.views[name])
         if changes.reshaped and self._batches.options.on_epoch is not None:
             raise PlanError(
                 f"{where}: the view that replaces it has other columns, and on_epoch= does not take that; choose another name, or drop "

@@ -349,7 +349,16 @@ class SparkView(ReadForms, Outputs, RefusedByView):
         offset = SinkOffset(store, f"{self.name}/{name}")
         sink = make(Origin(self.name, lambda: writers_of(store)), offset.last())
         on_written = None if sink.remembers else offset.note
-        delivery = Delivery(self, sink, name, retry=retry, poll_seconds=POLL_SECONDS, on_written=on_written)
+        delivery = Delivery(
+            self,
+            sink,
+            name,
+            retry=retry,
+            poll_seconds=POLL_SECONDS,
+            on_written=on_written,
+            reader=reader,
+            keys=keys,
+        )
         self._deliveries = [*self.deliveries, delivery]
         return delivery
 

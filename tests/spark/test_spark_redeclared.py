@@ -127,6 +127,11 @@ def test_what_a_running_query_refuses(spark: Any, feed: Any, checkpoint: Path) -
             engine.view("shops", sales.unique(), backfill={"sales": BATCHES[0]})
         with pytest.raises(PlanError, match=r"on_epoch= does not take that; choose another name"):
             engine.view("totals", engine.views["totals"].with_columns(x=1), replace=True)
+        table = query.view("totals").to_delta(checkpoint.with_name("totals"))
+        by_total = engine.views["totals"].group_by("total").agg(shop=pl.col("shop").min())
+        with pytest.raises(PlanError, match=r"a row for each 'shop': the key of what replaces.*is none"):
+            engine.view("totals", by_total.select("shop", "total"), replace=True)
+        table.close()
         assert query.epoch_number == before
         assert list(engine.sources) == ["sales"]
         feed(BATCHES[1:2])

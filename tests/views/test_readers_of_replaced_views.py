@@ -374,7 +374,7 @@ def test_a_reader_that_does_not_fit_what_replaces_its_view_is_named_before_anyth
     again = hourly.trigger(ec.each_row()).accumulate("accumulating").group_by("ip").agg(n=pl.len())
     with pytest.raises(ec.PlanError, match=r"'hourly' cannot be replaced while Subscription.*adds up"):
         engine.view("hourly", again, replace=True, background=background)
-    with pytest.raises(ec.PlanError, match=r"'counts' cannot be replaced.*each 'ip', and the key.*is none"):
+    with pytest.raises(ec.PlanError, match=r"'counts' cannot be replaced.*each 'ip': the key.*is none"):
         engine.view("counts", hits.select("ip", "n"), replace=True, background=background)
     assert engine.epoch_number == epoch
     table.close()

@@ -436,7 +436,7 @@ class Declarations:
                     f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
                     "it first, or subscribe with on_schema="
                 )
-            require_follower(each, view.name, self._plan, other._place)
+            require_follower(each, view.name, other)
 
     def _require_up_to_date(self, view: View) -> None:
         """Check that no subscription of a view whose columns change is behind.

@@ -377,12 +377,12 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
             require_free_name(self, name)
             key = reader_key(self.name, name)
             subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
-            subscription.reader, subscription.keys = reader, keys
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
         subscription.delivery = Delivery(
-            self, sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended
-        )
+            self, sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
+            keys=keys,
+        )  # fmt: skip
         return subscription.delivery
 
     def require_reader(self, name: str, reader: Reader) -> None:

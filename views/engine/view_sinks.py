@@ -12,10 +12,9 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
+from ..dataframe.collection import Collection
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
-from ..plan.nodes import PlanId
-from ..plan.plan import Plan
 from ..sinks.delivery import DeliveredView, Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
@@ -307,8 +306,6 @@ class DeliverySubscription(Subscription):
     """The part of a delivery that the engine keeps: it wakes the delivery, and its position is in commits."""
 
     delivery: Delivery | None = None
-    keys: tuple[str, ...] = ()
-    """The key columns by which rows are written, if they are those of the view and no others were given."""
 
     def __init__(self, view: Followed, delivered: int, name: str) -> None:
         super().__init__(view, _nothing, delivered, name)
@@ -350,23 +347,35 @@ class DeliverySubscription(Subscription):
             self.delivery.wake()
 
 
-def require_follower(subscription: Subscription, view: str, plan: Plan, place: PlanId) -> None:
+def require_follower(subscription: Subscription, view: str, collection: Collection) -> None:
     """Check that an open subscription of a view may go on with the collection that replaces the view.
 
     Raises:
         PlanError: its reader does not fit the panes of the collection, or it writes rows by another key.
     """
-    where = f"view {view!r} cannot be replaced while {subscription!r} is open"
-    check_reader(where, plan, place, subscription.reader)
-    if not isinstance(subscription, DeliverySubscription):
-        return
-    if subscription.reader == "overwriting":
+    if isinstance(subscription, DeliverySubscription) and subscription.delivery is not None:
+        require_same_use(subscription.delivery, view, collection)
+    else:
+        where = f"view {view!r} cannot be replaced while {subscription!r} is open"
+        check_reader(where, collection._plan, collection._place, subscription.reader)
+
+
+def require_same_use(delivery: Delivery, view: str, collection: Collection) -> None:
+    """Check that a sink of a view may get the rows of the collection that replaces the view.
+
+    Raises:
+        PlanError: they do not fit how the sink uses rows, or have another key than the one by which it writes them.
+    """
+    plan, place = collection._plan, collection._place
+    where = f"view {view!r} cannot be replaced while it is written to {delivery.place}"
+    check_reader(where, plan, place, delivery.reader)
+    if delivery.reader == "overwriting":
         require_one_pane(where, plan, place)
     keys = plan.keys_of(place)
-    if subscription.keys and set(subscription.keys) != set(keys):
+    if delivery.keys and set(delivery.keys) != set(keys):
         raise PlanError(
-            f"{where}: it writes a row for each {listed(subscription.keys)}, and the key of what replaces the view is "
-            f"{listed(keys) or 'none'}; close it first: for each in view.subscriptions: each.close()"
+            f"{where}, with a row for each {listed(delivery.keys)}: the key of what replaces the view is {listed(keys) or 'none'}; "
+            "close that delivery first"
         )
 
 

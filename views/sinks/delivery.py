@@ -135,7 +135,11 @@ class Delivery:
         poll_seconds: float | None = None,
         on_written: Callable[[int], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        reader: str = "deltas",
+        keys: tuple[str, ...] = (),
     ) -> None:
+        self.reader, self.keys = reader, keys
+        """How the sink uses rows, and the key columns by which it writes them, if they are those of the view."""
         self.name = name
         """The name under which the engine remembers how far the sink is."""
         self.epoch: int | None = None
