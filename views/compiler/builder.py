@@ -259,7 +259,7 @@ class Builder:
             c.copies == c.name for c in columns
         ):
             return source
-        types = empty_frame(schema).select([column.expr.alias(column.name) for column in columns]).schema
+        types = _types_of(columns, schema)
         what = tuple((column.name, Expression(column.expr)) for column in columns)
 
         def make() -> tuple[NodeId, None]:
@@ -302,6 +302,14 @@ class Builder:
             self.compiled.allow_pickle,
         )  # fmt: skip
         return rows.state(aggregate)
+
+
+def _types_of(columns: Sequence[Column], schema: pl.Schema) -> pl.Schema:
+    """Return the types of columns that are computed of others; polars decides, unless all are copies."""
+    copies = plain_copies(columns)
+    if copies is not None:
+        return pl.Schema({name: schema[source] for name, source in copies.items()})
+    return empty_frame(schema).select([column.expr.alias(column.name) for column in columns]).schema
 
 
 def copied_columns(columns: Sequence[Column]) -> frozenset[str]:

@@ -201,12 +201,19 @@ class LiveDeclarations(ServedViews, ABC):
         return self._tracer().why(view, row, self._last_instant() or 0, if_present=if_present)
 
     def _tracer(self) -> Tracer:
-        from .tracing import Tracer  # Imported here, as only questions about rows need it.
+        from ..durability.forked_states import (
+            shared_states,  # Imported here, as only questions about rows need them.
+        )
+        from .tracing import Tracer
 
-        fork = self.fork()
-        compiled = fork._running.current()
+        with self._turn:
+            if self.is_durable:
+                self.ready()
+            self._running.require_between_epochs("look into views; look from a subscriber")
+            plan, log = self._plan.forked(), self._running.log.now()
+            compiled = shared_states(plan, self._running.current())
         self._indexes.forget_all_but({node.identity for node in compiled.circuit.nodes})
-        return Tracer(fork._plan, compiled, self._indexes, fork._running.log.now())
+        return Tracer(plan, compiled, self._indexes, log)
 
     def _prover(self) -> Prover:
         from .proving import Earlier, Prover  # Imported here, as only proofs need it.

@@ -1,4 +1,4 @@
-"""Queries on the rows of a fork: where they come from, what changed them, and why they are there or not."""
+"""Queries on the rows of an epoch: where they come from, what changed them, and why they are there or not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Tracer:
-    """Follows rows of a fork, whose states nobody changes meanwhile."""
+    """Follows rows through a circuit that shares the states of an engine, as of an epoch; nobody changes them meanwhile."""
 
     def __init__(self, plan: Plan, compiled: Compiled, indexes: Indexes, log: RunLog) -> None:
         self._plan = plan

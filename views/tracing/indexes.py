@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import Index, Ints, Keys, Words, expand, gather, keep, key_words, stack
+from evercurrent.core.columns.kernels import Index, Ints, Keys, Words, expand, keep, key_words, stack
 from evercurrent.core.columns.key_hash import in_force
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
@@ -22,14 +22,12 @@ from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.run import Layout, Run, run_of_distinct_rows
 from evercurrent.core.state.spine import Spine
 from evercurrent.core.state.version import Parts, Version
-from evercurrent.core.state.waiting import Chunk
 
 from ..concurrency.turns import Guard
 from ..proving.row_frames import is_among
+from .part_rows import ChosenRows, Part, frame_of_part, with_diffs
 from .scans import TURNS, Scan, ScannedPart
 from .sorted_ahead import SortedAhead
-
-Part = Run | Chunk
 
 SCANNED_FROM, FEW_VALUES = 1 << 12, 1 << 12
 """Parts of at least so many rows are scanned where they are not sorted, if they are looked up by at most so many values."""
@@ -117,7 +115,7 @@ class Indexes:
 
         A row may be there several times, with diffs that add up. Without columns: the rows of the span, or all. ``by``: the operator that keeps the runs sorted by its keys.
         """
-        names, row_parts = lookup_values.columns, []
+        names, chosen = lookup_values.columns, list[ChosenRows]()
         is_by_key = by is not None and len(by.key_types) and set(by.key_types) <= set(names)
         keys = by.words(lookup_values) if by is not None and is_by_key else None
         look_up = _LookUp(lookup_values)
@@ -131,8 +129,8 @@ class Indexes:
                 places = self._within(part, span)
             if len(places):
                 self.touched += len(places)
-                row_parts.append(with_diffs(part, places))
-        return _only(stack(row_parts), lookup_values) if row_parts else None
+                chosen.append(ChosenRows(part, places))
+        return _only(with_diffs(chosen), lookup_values) if chosen else None
 
     def rows_of_groups(
         self,
@@ -189,13 +187,13 @@ class Indexes:
                 scanned.look_ups[chosen] += 1
                 if scanned.look_ups[chosen] >= SCANS:
                     self._ahead.begin((id(part), chosen), partial(self._order, part, chosen))
-                return scanned.places(_frame(part), scan)
+                return scanned.places(frame_of_part(part), scan)
         return np.sort(self._order(part, chosen).of(look_up.words(chosen[1:])))
 
     def _within(self, part: Part, span: Span | None) -> Index:
         """Return the positions of the rows of a span of event time, or of all."""
         if span is None:
-            return np.arange(_frame(part).height)
+            return np.arange(frame_of_part(part).height)
         order = self._order(part, ("time", span.column))
         low, high = np.searchsorted(order.values, [span.low - span.shift, span.high - span.shift])
         return np.sort(order.order[low:high])
@@ -211,7 +209,7 @@ class Indexes:
     def _order(self, part: Part, by: tuple[str, ...]) -> _Sorted:
         orders = self._sorted.setdefault(part, {})
         if by not in orders:
-            frame, names = _frame(part), by[1:]
+            frame, names = frame_of_part(part), by[1:]
             numbers = (
                 instants_in(frame.get_column(names[0]))[0] if by[0] == "time" else _first_words(frame, names)
             )
@@ -219,18 +217,6 @@ class Indexes:
             self.indexed += len(order)
             orders[by] = _Sorted(numbers[order], order)
         return orders[by]
-
-
-def _frame(part: Part) -> pl.DataFrame:
-    return part.frame if isinstance(part, Chunk) else part.payload
-
-
-def with_diffs(part: Part, places: Index) -> pl.DataFrame:
-    """Return some rows of a part with their diffs."""
-    if isinstance(part, Chunk):
-        return gather(part.frame, places)
-    diffs = part.sums[DIFF][places] if DIFF in part.sums else np.zeros(len(places), np.int64)
-    return gather(part.payload, places).hstack([pl.Series(DIFF, diffs)])
 
 
 def _first_words(frame: pl.DataFrame, names: Sequence[str]) -> Words:

@@ -13,6 +13,8 @@ import polars as pl
 from evercurrent.core.columns.kernels import Index, Mask
 from evercurrent.core.columns.value_words import SPREAD
 
+from .part_rows import is_numpy
+
 Fingerprints = npt.NDArray[np.uint16]
 """16 bits of each number of a column, which differ for nearly all other numbers: a quarter of what a pass has to read."""
 
@@ -72,22 +74,20 @@ class ScannedPart:
 
         Cost: a pass over the column with the fewest values, and the rows that it finds.
         """
-        places: pl.Series | None = None
-        for values in scan.values:
-            column = frame.get_column(values.name)
-            if places is None:
-                places = self._places_of(column, values)
-            elif len(places) > FEW_PLACES:
-                places = places.filter(_is_one_of(column.gather(places), values))
-        assert places is not None, "a column compares exactly"
-        return places.to_numpy()
+        first, *others = scan.values
+        places = self._places_of(frame.get_column(first.name), first)
+        for values in others:
+            if len(places) > FEW_PLACES:
+                column = frame.get_column(values.name)[pl.Series(places)]
+                places = places[_is_one_of(column, values).to_numpy()]
+        return places
 
-    def _places_of(self, column: pl.Series, values: pl.Series) -> pl.Series:
+    def _places_of(self, column: pl.Series, values: pl.Series) -> Index:
         """Return the positions of the rows of a column that have one of the values."""
-        if len(values) <= ONE_BY_ONE and _is_numpy(column) and not values.has_nulls():
-            return pl.Series(self._places_of_numbers(column.name, column.to_numpy(), values.to_numpy()))
+        if len(values) <= ONE_BY_ONE and is_numpy(column) and not values.has_nulls():
+            return self._places_of_numbers(column.name, column.to_numpy(), values.to_numpy())
         # To select numbers by a mask of few rows is ten times as fast as to look for these.
-        return pl.int_range(len(column), eager=True).filter(_is_one_of(column, values))
+        return pl.int_range(len(column), eager=True).filter(_is_one_of(column, values)).to_numpy()
 
     def _places_of_numbers(self, name: str, numbers: Numbers, values: Numbers) -> Index:
         self._passes[name] += 1
@@ -112,13 +112,6 @@ def fingerprints(numbers: Numbers) -> Fingerprints:
 
 def _has_one_of(numbers: Numbers, values: Numbers) -> Mask:
     return reduce(np.logical_or, [numbers == value for value in values])
-
-
-def _is_numpy(column: pl.Series) -> bool:
-    """Return whether numpy has numbers like these."""
-    return (
-        column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128) and not column.has_nulls()
-    )
 
 
 def _is_one_of(column: pl.Series, values: pl.Series) -> pl.Series:
