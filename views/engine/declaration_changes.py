@@ -97,8 +97,9 @@ class Changes:
     def change(self, where: str, replaced: Iterable[View] = ()) -> Iterator[Change]:
         """Change declarations inside the block, and apply the change at its end; or undo it.
 
-        Within ``together``, that applies it. If one of the views that may be ``replaced`` has subscriptions, there is an epoch
-        though there was none so far: a view may have rows before the first one, and readers get the difference.
+        Within ``together``, that applies it. If one of the views that may be ``replaced`` has subscriptions, or has had some
+        with a name, there is an epoch though there was none so far: a view may have rows before the first one, and readers get the
+        difference, sinks that are written again by their position among them.
 
         Raises:
             PlanError: a view cannot be filled; names it and the way out.
@@ -111,7 +112,7 @@ class Changes:
             return
         running, change, result, ended = self._running, Change(where), None, None
         driver = driver_of(where, running)
-        is_read = driver is None and any(view.subscriptions for view in replaced)
+        is_read = driver is None and any(running.readers.has_read(view) for view in replaced)
         with (
             running.begun() if is_read else nullcontext(),
             running.declaring() if running.has_begun else nullcontext(),

@@ -366,6 +366,12 @@ class Readers:
         first, before = self._replaced[view.name]
         return SchemaChange(view.name, first, before, view.schema) if earlier < first else None
 
+    def has_read(self, view: Followed) -> bool:
+        """Return whether a view has subscriptions, or positions of such that were closed."""
+        return any(not each.is_closed for each in view._subscriptions) or any(
+            view_of(key, self._views) == view.name for key in self._named
+        )
+
     @property
     def has_any(self) -> bool:
         """Return whether any view has a subscription, which is called with its changes."""
