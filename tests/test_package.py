@@ -79,6 +79,12 @@ def test_import_loads_nothing_but_what_it_needs():
     assert sorted(filter(NOT_AT_FIRST.match, added)) == []
 
 
+def test_the_command_starts_without_what_few_inputs_need():
+    loaded = modules_after("import evercurrent.views.cli")
+    assert "typer" in loaded
+    assert not {"pandas", "pyarrow.compute", "pyspark"} & loaded
+
+
 def test_a_worker_of_spark_hands_on_its_result_without_pandas():
     """Importing it takes a worker as long as half of what it needs."""
     loaded = modules_after("from evercurrent.spark_bridge.execution.jobs import _result; _result(None)")

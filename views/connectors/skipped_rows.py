@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 
 from evercurrent.core.columns.kernels import Ints, Mask
@@ -141,6 +140,8 @@ def _bad_rows(name: str, column: pa.ChunkedArray, dtype: pl.DataType) -> Mask:
     if dtype.is_nested():
         nothing[bad_places(len(column), _fits(name, column.combine_chunks(), dtype))] = True
         return nothing
+    import pyarrow.compute as pc  # Imported here, as it takes long and only bad rows need it.
+
     bad = _bad_texts(name, pc.unique(column), dtype)
     is_bad = pc.is_in(column, value_set=bad) if len(bad) else pl.Series(nothing).to_arrow()
     if name == DIFF:

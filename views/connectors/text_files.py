@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 from polars.datatypes import DataTypeClass
-from pyarrow import compute as pc
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
@@ -317,13 +316,15 @@ def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.
     if has_times(dtype):
         return times_inside(pl.Series(name, text).cast(as_texts(dtype)), dtype)
     if name == DIFF:
+        import pyarrow.compute as pc  # Imported here, as it takes long and few columns need it.
+
         text = pc.replace_substring_regex(text, r"^\+", "")
     target = _arrow_type(dtype)
     try:
-        return pl.Series(name, pc.cast(text, target)), None
+        return pl.Series(name, text.cast(target)), None
     except pa.ArrowInvalid:
         bad = _first_bad_value(text, target)
-        return pl.Series(name, pc.cast(text.slice(0, bad), target)), bad
+        return pl.Series(name, text.slice(0, bad).cast(target)), bad
 
 
 def _first_bad_value(text: pa.ChunkedArray, target: pa.DataType) -> int:
@@ -331,7 +332,7 @@ def _first_bad_value(text: pa.ChunkedArray, target: pa.DataType) -> int:
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            pc.cast(text.slice(good, middle - good), target)
+            text.slice(good, middle - good).cast(target)
             good = middle
         except pa.ArrowInvalid:
             bad = middle
