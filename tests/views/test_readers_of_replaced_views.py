@@ -341,9 +341,10 @@ def test_other_columns_before_the_first_push_are_announced_at_once() -> None:
     assert sorted(seen[2].rows()) == [(0, 2, -1), (1, 2, 1)]
 
 
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["replaced", "dropped"])
 @pytest.mark.parametrize("is_other", [True, False], ids=["other-columns", "same-columns"])
 def test_a_sink_that_was_closed_is_not_behind_a_replacement_before_the_first_push(
-    is_other: bool, tmp_path: Path
+    is_other: bool, is_dropped: bool, tmp_path: Path
 ) -> None:
     engine = ec.Engine()
     sales = engine.source("sales", SALES)
@@ -355,13 +356,15 @@ def test_a_sink_that_was_closed_is_not_behind_a_replacement_before_the_first_pus
     table.close()
     feed.close()
     after = {"n": pl.len() + 5} if not is_other else {"most": pl.col("price").max(), "rows": pl.len()}
+    if is_dropped:
+        engine.drop_view("totals")
     view = engine.view("totals", sales.group_by().agg(**after), replace=True)
     engine.push("sales", {"shop": ["a", "b"], "price": [3, 4]})
     table = view.to_delta(tmp_path / "totals", key=view.columns)
     assert table.join(10)
     assert pl.read_delta(str(tmp_path / "totals")).rows() == view.read().rows()
     feed = view.to_parquet(tmp_path / "feed")
-    if is_other:
+    if is_other or is_dropped:
         with pytest.raises(ec.SinkError, match="give another folder, or empty this one"):
             feed.join(10)
         return

@@ -97,7 +97,7 @@ class Changes:
     def change(self, where: str, replaced: Iterable[View] = ()) -> Iterator[Change]:
         """Change declarations inside the block, and apply the change at its end; or undo it.
 
-        Within ``together``, that applies it. If one of the views that may be ``replaced`` has subscriptions, or has had some
+        Within ``together``, that applies it. If one of the views that may be ``replaced`` or dropped has subscriptions, or has had some
         with a name, there is an epoch though there was none so far: a view may have rows before the first one, and readers get the
         difference, sinks that are written again by their position among them.
 

@@ -319,7 +319,7 @@ class Declarations:
                 f"view {name!r}: {counted(len(view.subscriptions), 'open subscription')} to it ({view.subscriptions[0]!r}); close them "
                 "first: for each in view.subscriptions: each.close()"
             )
-        with self._changes.change(f"view {name!r}") as change:
+        with self._changes.change(f"view {name!r}", [view]) as change:
             change.has_epoch = True
             if filling is not None:
                 del fills[name]
