@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
@@ -23,8 +22,7 @@ from .plan_match import check_plan, state_ids
 from .redeclared import take_over
 
 
-@dataclass(frozen=True, slots=True)
-class ForkedStates:
+class ForkedStates(NamedTuple):
     """A circuit with states, and the rest from which an engine continues."""
 
     compiled: Compiled

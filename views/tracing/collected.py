@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -31,8 +31,7 @@ COMPUTED = (Once, Paired)
 """Stages with state whose rows follow from those of their inputs, key by key."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _StateOfRows:
+class _StateOfRows(NamedTuple):
     """A state with the rows of a stage. ``lacks`` are keys of which rows are missing where one is null."""
 
     spine: Spine

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,8 +28,7 @@ WORD = "_word"
 """A column of the words of rows, by which they are joined."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StageRows:
+class StageRows(NamedTuple):
     """The rows of a stage of a trace, which are sorted and written into a box when the lineage is drawn."""
 
     name: str
@@ -47,7 +45,6 @@ class StageRows:
         return Box(self.name, self.head, (*self.lines, *shown_rows(rows)), self.is_end)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Lineage(Mapping[str, pl.DataFrame]):
     """The rows from which a row of a view comes, by the names of their sources, the newest first, with ``_diff``.
 
@@ -55,11 +52,19 @@ class Lineage(Mapping[str, pl.DataFrame]):
     ``text()``, ``mermaid()`` and ``svg()`` draw the stages from the sources to the row.
     """
 
-    view: str
-    rows: Mapping[str, pl.DataFrame]
-    stages: tuple[StageRows, ...] = field(repr=False)
-    edges: tuple[tuple[str, str], ...] = field(repr=False)
-    remarks: tuple[str, ...] = ()
+    def __init__(
+        self,
+        view: str,
+        rows: Mapping[str, pl.DataFrame],
+        stages: tuple[StageRows, ...],
+        edges: tuple[tuple[str, str], ...],
+        remarks: tuple[str, ...] = (),
+    ) -> None:
+        self.view: str = view
+        self.rows: Mapping[str, pl.DataFrame] = rows
+        self.stages: tuple[StageRows, ...] = stages
+        self.edges: tuple[tuple[str, str], ...] = edges
+        self.remarks: tuple[str, ...] = remarks
 
     def __getitem__(self, source: str) -> pl.DataFrame:
         """Return the rows of a source."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -164,8 +165,7 @@ def values_of_both(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return both[groups.first_entries]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class Joined(NamedTuple):
     """Rows of both sides of a join, and the rows that they make: positions on either side, -1 where there is no partner."""
 
     left: pl.DataFrame

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -59,7 +58,6 @@ class UntraceableError(Exception):
     """A stage whose rows cannot be followed back, and why."""
 
 
-@dataclass(slots=True)
 class Trace:
     """The rows of each stage that were passed, from the view to the sources, and the edges between stages.
 
@@ -68,12 +66,13 @@ class Trace:
     Of the rows of ``limited`` stages perhaps not all equal ones are meant, if they are in one part.
     """
 
-    stages: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
-    edges: list[tuple[PlanId, PlanId]] = field(default_factory=list)
-    ends: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    taken_back: dict[PlanId, pl.DataFrame] = field(default_factory=dict)
-    limited: set[PlanId] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.stages: dict[PlanId, pl.DataFrame] = {}
+        self.edges: list[tuple[PlanId, PlanId]] = []
+        self.ends: dict[PlanId, pl.DataFrame] = {}
+        self.remarks: list[str] = []
+        self.taken_back: dict[PlanId, pl.DataFrame] = {}
+        self.limited: set[PlanId] = set()
 
     def add_taken_back(self, rows: Rows) -> None:
         """Add the rows that were taken back too late to the ends that had them."""
