@@ -138,7 +138,8 @@ class Delivery:
         reader: str = "deltas",
         keys: tuple[str, ...] = (),
     ) -> None:
-        self.reader, self.keys = reader, keys
+        self.reader: str = reader
+        self.keys: tuple[str, ...] = keys
         """How the sink uses rows, and the key columns by which it writes them, if they are those of the view."""
         self.name = name
         """The name under which the engine remembers how far the sink is."""
