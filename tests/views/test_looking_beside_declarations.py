@@ -63,3 +63,32 @@ def test_a_view_that_is_declared_during_a_proof_is_not_in_it() -> None:
     assert list(proofs) == ["first", "second"]
     assert proofs
     assert engine.views["later"].read().rows() == [(1, 1)]
+
+
+@pytest.mark.parametrize("read", [lambda view: view.read(), lambda view: view.snapshot().frame])
+def test_a_view_that_another_thread_declares_is_waited_for(read: Callable[[ec.View], pl.DataFrame]) -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64}, retained=True)
+    contents: list[Any] = []
+    threads: list[threading.Thread] = []
+
+    def look() -> None:
+        try:
+            contents.append(read(engine.views["later"]).rows())
+        except BaseException as error:
+            contents.append(error)
+
+    def slow(frame: pl.DataFrame) -> pl.DataFrame:
+        if "later" in engine.views and not threads:
+            threads.append(threading.Thread(target=look))
+            threads[0].start()
+            while not (engine.turn.is_awaited_by(threads[0].ident or 0) or contents):
+                time.sleep(0.001)
+        return frame
+
+    engine.view("first", rows.filter(pl.col("k") > 0))
+    rows.push({"k": [1]})
+    engine.view("later", rows.map_batches(slow, version=1))
+    assert threads
+    threads[0].join()
+    assert contents == [[(1,)]]

@@ -82,9 +82,16 @@ class EpochReads(ABC):
 
     @contextmanager
     def reading(self, view: str) -> Iterator[Published]:
-        """Yield what is published, for a reader of this view inside of the block. A reader that polls gives way to epochs."""
+        """Yield what is published, for a reader of this view inside of the block. A reader that polls gives way to epochs.
+
+        A view that another thread declares is waited for.
+        """
         with self.giving_way.reading(view):
-            yield self.published()
+            published = self.published()
+            if view not in published.views:
+                with self.turn:
+                    published = self.published()
+            yield published
 
     def shown(self) -> tuple[int, Mapping[str, Position]]:
         """Return the last epoch and the positions, without compiling or opening anything."""
