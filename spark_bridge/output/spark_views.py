@@ -260,7 +260,8 @@ class SparkView(ReadForms, Outputs, RefusedByView):
     @property
     def earliest(self) -> int:
         """Return the epoch after which all deltas are retained, the least for ``deltas(since)``; -1 if all are."""
-        return self._reader.begins(self.name)
+        begins = self._reader.begins(self.name)
+        return BEFORE_ALL if begins < self.first_epoch else begins
 
     @property
     def first_epoch(self) -> int:

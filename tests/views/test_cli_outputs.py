@@ -51,6 +51,20 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
     return call
 
 
+def test_deltas_of_a_view_that_was_added_later_are_written_from_its_beginning_in_every_run(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    declared = APP.replace(".String})", ".String}, retained=True)")
+    (tmp_path / "app.py").write_text(declared)
+    assert run("--checkpoint", "here")[0] == 0
+    (tmp_path / "app.py").write_text(declared + 'engine.view("a", words.filter(pl.col("word") == "a"))')
+    for number in range(2):
+        code, out, errors = run("--checkpoint", "here", "--deltas", "a=a.csv")
+        assert (code, errors) == (0, ""), number
+        assert "no longer retained" not in out
+        assert pl.read_csv("a.csv").rows() == [("a", 2, 2)]
+
+
 @pytest.mark.parametrize(
     ("suffix", "read"),
     [

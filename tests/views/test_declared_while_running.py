@@ -52,7 +52,8 @@ def test_a_view_begins_with_all_of_its_rows(place: Path | None) -> None:
     assert engine.epoch_number == 3
     assert contents(view).counts == {("north", 5): 1, ("south", 6): 1, ("west", 1): 1}
     assert summed(view.deltas()) == contents(view).counts
-    assert view.earliest == 2
+    assert view.earliest == -1
+    assert summed(view.deltas(view.earliest)) == contents(view).counts
     with pytest.raises(ec.EpochGoneError, match="its present definition begins at epoch 3"):
         view.deltas(since=1)
     assert summed(engine.views["per_shop"].deltas()) == contents(engine.views["per_shop"]).counts
@@ -387,7 +388,8 @@ def test_subscribers_of_a_view_with_other_columns_are_notified_or_it_is_refused(
         ["shop", "best"],
     )
     assert summed([rows]) == contents(view).counts
-    assert view.earliest == 2
+    assert view.earliest == -1
+    assert summed(view.deltas(view.earliest)) == contents(view).counts
     engine.close()
 
 

@@ -19,7 +19,7 @@ from evercurrent.core.state.spine import Version
 
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Guard
-from ..epochs.history import Retained
+from ..epochs.history import BEFORE_ALL, Retained
 from ..epochs.records import EvaluatedEpoch
 from ..epochs.run_log import RunLog
 
@@ -139,6 +139,12 @@ class Published:
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
         return self._view(view).history.begins
+
+    def earliest(self, view: str) -> int:
+        """Return the same, but -1 where all deltas of the present definition are retained."""
+        history = self._view(view).history
+        is_whole = history.begins < history.first and not history.is_forked
+        return BEFORE_ALL if is_whole else history.begins
 
     def declared_at(self, view: str) -> int:
         """Return the epoch in which a view was declared, or replaced by another one; 0 if it was there before the first, or in a fork."""

@@ -188,8 +188,11 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
 
     @property
     def earliest(self) -> int:
-        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning."""
-        return self._engine.published().begins(self.name)
+        """The epoch after which all deltas are retained: as far back as ``deltas(since)`` goes; -1: the very beginning.
+
+        A view that was declared, or replaced by other columns, later has its beginning there.
+        """
+        return self._engine.published().earliest(self.name)
 
     @property
     def first_epoch(self) -> int:
