@@ -96,7 +96,8 @@ class Questions(ABC):
         come first: by event time, by the ``sequence_by`` of the source, or by the epochs that ``Engine(record=True)`` has recorded.
         Where a source retains no rows, they are those of the nearest view, join or grouping that has some. Rows that keep others
         away (the other side of an anti join, what ``minus`` subtracts) are not among them. Of equal rows those are counted that
-        take part, but all of them where a join follows. Counted windows of a key that begin at the same instant come together, as the end of each counts the earlier ones.
+        take part. Counted windows of a key that begin at the same instant come together, as the end of each counts the earlier
+        ones.
 
         The result is a mapping of frames that prints the stages in between, and draws them: ``text()``, ``mermaid()``,
         ``svg()``.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints, keep, key_words
+from evercurrent.core.columns.kernels import Index, Ints, keep, key_words
 from evercurrent.core.data.schema import DIFF
 
 from ..plan.nodes import PlanId
-from ..plan.shapes import Assigned, Chosen, Computed, Exploded, InTurn, Retimed, Unnested
+from ..plan.shapes import Assigned, Chosen, Computed, Exploded, InTurn, Paired, Retimed, Union, Unnested
 from .rows import Rows
-from .stages import applied, columns_of
+from .stages import applied, columns_of, joined
 
 PASSED_ON = (Chosen, InTurn, Retimed)
 """The stages whose rows are rows of their input."""
+
+OF_SEVERAL = (Paired, Union)
+"""The stages whose rows come from several inputs."""
 
 ONE_FROM_ONE = (*PASSED_ON, Assigned, Computed, Exploded, Unnested)
 """The stages each of whose rows comes from one row of their input."""
@@ -36,6 +41,60 @@ def copies_behind(
     counts = np.zeros(origins.height, np.int64)
     np.maximum.at(counts, owners, first_copies(results, some))
     return with_copies(origins, counts)
+
+
+def copies_of_sides(
+    rows: Rows, place: PlanId, some: pl.DataFrame, sides: Sequence[tuple[PlanId, pl.DataFrame]]
+) -> list[tuple[PlanId, pl.DataFrame]]:
+    """Return as many rows of several inputs as it takes to make ``some`` rows, with ``_diff``, of a join or a union.
+
+    They may make some more, where a row has several partners, or its copies are not a multiple of those of its partner. All rows
+    are returned where one input is not there, or two are the same.
+    """
+    node = rows.plan[place]
+    join = node.operation.shape
+    if [source for source, _ in sides] != [*dict.fromkeys(node.inputs)]:
+        return [*sides]
+    if isinstance(join, Union):
+        return _of_union(some, sides)
+    if not isinstance(join, Paired):
+        return [*sides]
+    if join.kind in ("semi", "anti"):
+        return [(node.inputs[0], columns_of(some, [*rows.plan[node.inputs[0]].schema, DIFF])), *sides[1:]]
+    (left, ours), (right, theirs) = sides
+    pairs = joined(join, node.schema, ours, theirs)
+    copies = first_copies(pairs.rows, some)
+    in_pairs = []
+    for side, index in ((ours, pairs.left_index), (theirs, pairs.right_index)):
+        diffs = np.append(side.get_column(DIFF).to_numpy(), 1)  # A missing partner, at -1, counts once.
+        in_pairs.append(diffs[index])
+    in_left, in_right = in_pairs
+    is_of_right = (copies > in_left) & (copies <= in_right)
+    of_left = np.where(is_of_right, 1, np.minimum(copies, in_left))
+    of_right = -(-copies // np.maximum(of_left, 1))
+    return [
+        (left, with_copies(ours, _most(ours.height, pairs.left_index, of_left))),
+        (right, with_copies(theirs, _most(theirs.height, pairs.right_index, of_right))),
+    ]
+
+
+def _of_union(
+    some: pl.DataFrame, parts: Sequence[tuple[PlanId, pl.DataFrame]]
+) -> list[tuple[PlanId, pl.DataFrame]]:
+    """Return as many rows of the parts of a union as ``some`` has, those of the first parts first."""
+    if not all(DIFF in part.columns for _, part in parts):
+        return [*parts]
+    together = pl.concat([columns_of(part, some.columns) for _, part in parts])
+    copies = np.split(first_copies(together, some), np.cumsum([part.height for _, part in parts])[:-1])
+    return [(source, with_copies(part, own)) for (source, part), own in zip(parts, copies, strict=True)]
+
+
+def _most(height: int, index: Index, copies: Ints) -> Ints:
+    """Return the most copies of each row that any pair needs."""
+    most = np.zeros(height, np.int64)
+    is_there = index >= 0
+    np.maximum.at(most, index[is_there], copies[is_there])
+    return most
 
 
 def with_copies(rows: pl.DataFrame, counts: Ints) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from ..plan.shapes import (
     Unknown,
     Unnested,
 )
-from .copies import ONE_FROM_ONE, copies_behind
+from .copies import OF_SEVERAL, ONE_FROM_ONE, copies_behind, copies_of_sides
 from .remade_windows import rows_of_remade
 from .rows import STATELESS, Rows
 from .stages import (
@@ -108,6 +108,8 @@ def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
             trace.ends[at] = parts[0] if is_counted or not here.width else rows.rows(at, here)
             continue
         some = parts[0] if at in trace.limited and len(parts) == 1 else None
+        if some is not None and not rows.is_change:
+            origins = copies_of_sides(rows, at, some, origins)
         for source, origin_rows in origins:
             if origin_rows.height:
                 trace.edges.append((source, at))
@@ -132,6 +134,8 @@ def _limited(
     elif isinstance(shape, First) and rows.holds(at):
         trace.limited.add(source)
         return some if some is not None else rows.rows(at, origin_rows)
+    elif some is not None and isinstance(shape, OF_SEVERAL):
+        trace.limited.add(source)
     elif some is not None and isinstance(shape, ONE_FROM_ONE):
         trace.limited.add(source)
         return copies_behind(rows, at, source, some, origin_rows)
