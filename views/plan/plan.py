@@ -68,6 +68,7 @@ class Plan:
                 "_sources",
                 "views",
                 "sources",
+                "replacing",
             ):
                 setattr(other, name, copy.copy(getattr(self, name)))
             other._names = {place: list(names) for place, names in self._names.items()}
