@@ -57,29 +57,6 @@ def test_its_named_readers_go_with_it(tmp_path: Path) -> None:
         assert delta_epochs(heard) == [engine.epoch_number]
 
 
-def counting_as(column: str, place: Path | None, *, replace: bool) -> ec.Engine:
-    engine = ec.Engine(checkpoint=place)
-    rows = engine.source("a", {"k": pl.Int64}, retained=True)
-    engine.view("counts", rows.group_by("k").agg(pl.len().alias(column)), replace=replace)
-    return engine
-
-
-def test_a_view_of_a_checkpoint_is_replaced_if_it_is_another_one(tmp_path: Path) -> None:
-    with started(tmp_path, ["counts"]) as engine:
-        engine.push("a", {"k": [1, 1]})
-    for column, epoch in (("n", 1), ("m", 2), ("m", 2)):
-        with counting_as(column, tmp_path, replace=True) as engine:
-            view = engine.views["counts"]
-            assert (view.read().columns, view.read().rows()) == (["k", column], [(1, 2)])
-            assert engine.epoch_number == epoch
-    refused = counting_as("o", tmp_path, replace=False)
-    with pytest.raises(CheckpointError, match=r"declared in another way .* or with replace=True"):
-        refused.ready()
-    with pytest.raises(CheckpointError, match="declared in another way"):
-        in_buckets(tmp_path, counting_as("o", None, replace=False))
-    in_buckets(tmp_path, counting_as("o", None, replace=True))
-
-
 def test_readers_have_heard_the_last_epoch_when_another_driver_goes_on(tmp_path: Path) -> None:
     heard: list[pl.DataFrame] = []
     with started(tmp_path, ["counts"]) as engine:

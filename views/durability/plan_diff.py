@@ -179,7 +179,7 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         *(
             _about_changed_view(name, plan, changed, match) + _about_functions(name, record, now)
             for name in match.changed_views
-            if name not in drop and name not in plan.replacing
+            if name not in drop
         ),
         *_about_holds(record, now, match),
     ]
@@ -263,7 +263,7 @@ def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str],
         )
     return (
         f"- view {name!r} is declared in another way than in the checkpoint{why}, and its deltas so far follow the old declaration: "
-        f"declare it under another name, or as before, or with replace=True, or drop the old one with drop=({name!r},)"
+        f"declare it under another name, or as before, or drop the old one with drop=({name!r},)"
     )
 
 
