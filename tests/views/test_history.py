@@ -216,3 +216,13 @@ def test_a_fork_of_a_checkpoint_does_not_take_its_views_for_replaced_ones(tmp_pa
         ):
             each.views["visits"].deltas(since=4).frame()
     engine.close()
+
+
+def test_an_epoch_that_is_still_to_come_is_refused() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64})
+    view = engine.view("counts", rows.group_by("k").agg(n=pl.len()))
+    rows.push({"k": [1]})
+    assert len(view.history(1, since=1)) == 0
+    with pytest.raises(ec.InputError, match="epoch 2 is still to come, the engine is at epoch 1"):
+        view.history(1, since=2)

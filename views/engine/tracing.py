@@ -12,6 +12,7 @@ from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
 from ..epochs.history import BEFORE_ALL
+from ..epochs.records import require_past
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
 from ..inspection.questions import WindowQueries
@@ -48,14 +49,14 @@ class Tracer:
         """Return the changes of the rows of a key; see ``View.history``.
 
         Raises:
-            InputError: the key does not go with the columns of the view.
+            InputError: the key does not go with the columns of the view, or ``since`` is still to come.
             EpochGoneError: the changes after ``since`` are no longer kept.
         """
-        from ..tracing.changed import (
-            KeptChanges,
-        )  # Imported here, so that a first lineage does not wait for them.
+        # Imported here, so that a first lineage does not wait for them.
+        from ..tracing.changed import KeptChanges
         from ..tracing.history import RowChanges, history
 
+        require_past(view, since, now.epoch)
         where, place = f"view {view!r}", self._plan.place_of(view)
         schema = self._plan[place].schema
         names = list(self._plan.keys_of(place)) or schema.names()

@@ -23,7 +23,7 @@ from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.reader_keys import reader_key
-from ..epochs.records import require_epoch
+from ..epochs.records import require_epoch, require_past
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscriptions import (
     Callback,
@@ -173,11 +173,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         if since is not None:
             require_epoch(self.name, "since", since)
         with self._engine.reading(self.name) as now:
-            if since is not None and since > now.epoch:
-                raise InputError(
-                    f"view {self.name!r}: epoch {since} is still to come, the engine is at epoch {now.epoch}; "
-                    "a new engine begins at epoch 0: read view.snapshot() first"
-                )
+            require_past(self.name, since, now.epoch)
             first = BEFORE_ALL if since is None else since
             now.require(self.name, first)
             return Deltas(self.name, self.schema, first, now.epoch, partial(self._begin_deltas, first))

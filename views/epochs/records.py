@@ -37,6 +37,19 @@ def require_epoch(view: str, name: str, epoch: object) -> None:
         )
 
 
+def require_past(view: str, since: int | None, epoch: int) -> None:
+    """Check that ``since`` is not after the present epoch, as an epoch of another engine may be.
+
+    Raises:
+        InputError: it is still to come.
+    """
+    if since is not None and since > epoch:
+        raise InputError(
+            f"view {view!r}: epoch {since} is still to come, the engine is at epoch {epoch}; "
+            "a new engine begins at epoch 0: read view.snapshot() first"
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The input of one push: changes of a source, a watermark by hand, or both; and its position in the source."""
