@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.engine.engine import Engine
-from evercurrent.views.engine.view_sinks import require_same_use
+from evercurrent.views.engine.readers_of_replaced import require_same_use
 from evercurrent.views.partitioned.bucket_states import ComputedStates
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.running_fill import RunningFill

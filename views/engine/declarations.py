@@ -27,10 +27,10 @@ from .backfill_rows import backfilled
 from .declaration_changes import Change, Changes, return_to
 from .epoch_runner import Running
 from .fills import Filling, OnProgress
+from .readers_of_replaced import has_same_columns, require_readers, require_up_to_date
 from .view import View
 from .view_driver import ViewDriver, driver_of, the_one
 from .view_keeper import ViewKeeper
-from .view_sinks import require_follower
 
 DROPPED_MEANWHILE = "was dropped while it was being filled"
 REPLACED_MEANWHILE = "was replaced while it was being filled; take what engine.view has returned since"
@@ -153,7 +153,7 @@ class Declarations:
             )
         driver = driver_of(where, self._running)
         if background and existing is not None:
-            self._require_readers(existing, view)
+            require_readers(existing, view)
         if background and driver is not None:
             self._begin_in(driver, view, collection, on_progress)
         elif background and self._has_rows(collection._place):
@@ -394,13 +394,13 @@ class Declarations:
     def _replace(self, existing: View, view: View, change: Change) -> None:
         """Replace a view by another one, with which its subscriptions continue."""
         name, readers = existing.name, self._running.readers
-        same = _has_same_columns(existing, view)
-        self._require_readers(existing, view)
+        same = has_same_columns(existing, view)
+        require_readers(existing, view)
         if same:
             view._history = existing._history
             change.replaced.add(name)
         else:
-            self._require_up_to_date(existing)
+            require_up_to_date(existing, self._running.epoch)
             change.begun.append(view)
             change.columns_before.setdefault(name, existing.schema)
         self._plan.remove_view(name)
@@ -423,43 +423,6 @@ class Declarations:
                 each.return_to(place)
 
         change.undo.append(return_readers)
-
-    def _require_readers(self, view: View, other: View) -> None:
-        """Check that all subscriptions of a view can go on with the other one that replaces it.
-
-        Raises:
-            PlanError: one cannot; names it, and the way out.
-        """
-        for each in view.subscriptions:
-            if each.on_schema is None and not _has_same_columns(view, other):
-                raise PlanError(
-                    f"view {view.name!r}: the one that replaces it has other columns, and {each!r} does not take that; close "
-                    "it first, or subscribe with on_schema="
-                )
-            require_follower(each, view.name, other)
-
-    def _require_up_to_date(self, view: View) -> None:
-        """Check that no subscription of a view whose columns change is behind.
-
-        Raises:
-            PlanError: one is; names it, and the way out.
-        """
-        for each in view.subscriptions:
-            if each.is_delivering:
-                raise PlanError(
-                    f"view {view.name!r}: the callback of {each!r} is being called, and the view that it replaces has other columns, "
-                    "so that the epochs it has not got yet would be lost; replace it after the callback has returned: after "
-                    "push, or from a subscription without a name"
-                )
-            if each.name is not None and each.delivered < self._running.epoch:
-                raise PlanError(
-                    f"view {view.name!r}: {each!r} has not got the epochs after {each.delivered}, as its callback raised or is to be "
-                    "called after this one; replace it after the next epoch that changes the view, or close it"
-                )
-
-
-def _has_same_columns(one: View, other: View) -> bool:
-    return list(one.schema.items()) == list(other.schema.items())
 
 
 def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> list[str]:

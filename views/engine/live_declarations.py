@@ -201,9 +201,8 @@ class LiveDeclarations(ServedViews, ABC):
         return self._tracer().why(view, row, self._last_instant() or 0, if_present=if_present)
 
     def _tracer(self) -> Tracer:
-        from ..durability.forked_states import (
-            shared_states,  # Imported here, as only questions about rows need them.
-        )
+        # Imported here, as only questions about rows need them.
+        from ..durability.forked_states import shared_states
         from .tracing import Tracer
 
         with self._turn:

@@ -141,7 +141,7 @@ class Published:
         return self._view(view).history.begins
 
     def earliest(self, view: str) -> int:
-        """Return the same, but -1 where all deltas of the present definition are retained."""
+        """Return as far back as deltas of a view go: what ``begins`` returns, or -1 if all of its present definition are retained."""
         history = self._view(view).history
         is_whole = history.begins < history.first and not history.is_forked
         return BEFORE_ALL if is_whole else history.begins

@@ -12,7 +12,6 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed, require_columns
 
-from ..dataframe.collection import Collection
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
 from ..sinks.delivery import DeliveredView, Delivery, Retry
@@ -27,7 +26,7 @@ from ..sinks.parquet_folder import ParquetFolder
 from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
 from ..store import Store, store_at
-from .consumers import Reader, check_reader, require_one_pane
+from .consumers import Reader
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -345,38 +344,6 @@ class DeliverySubscription(Subscription):
     def _wake(self) -> None:
         if self.delivery is not None:
             self.delivery.wake()
-
-
-def require_follower(subscription: Subscription, view: str, collection: Collection) -> None:
-    """Check that an open subscription of a view may go on with the collection that replaces the view.
-
-    Raises:
-        PlanError: its reader does not fit the panes of the collection, or it writes rows by another key.
-    """
-    if isinstance(subscription, DeliverySubscription) and subscription.delivery is not None:
-        require_same_use(subscription.delivery, view, collection)
-    else:
-        where = f"view {view!r} cannot be replaced while {subscription!r} is open"
-        check_reader(where, collection._plan, collection._place, subscription.reader)
-
-
-def require_same_use(delivery: Delivery, view: str, collection: Collection) -> None:
-    """Check that a sink of a view may get the rows of the collection that replaces the view.
-
-    Raises:
-        PlanError: they do not fit how the sink uses rows, or have another key than the one by which it writes them.
-    """
-    plan, place = collection._plan, collection._place
-    where = f"view {view!r} cannot be replaced while it is written to {delivery.place}"
-    check_reader(where, plan, place, delivery.reader)
-    if delivery.reader == "overwriting":
-        require_one_pane(where, plan, place)
-    keys = plan.keys_of(place)
-    if delivery.keys and set(delivery.keys) != set(keys):
-        raise PlanError(
-            f"{where}, with a row for each {listed(delivery.keys)}: the key of what replaces the view is {listed(keys) or 'none'}; "
-            "close that delivery first"
-        )
 
 
 def delivered_places(subscriptions: Sequence[Subscription], name: str) -> list[str]:
