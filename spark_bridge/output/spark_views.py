@@ -330,6 +330,13 @@ class SparkView(ReadForms, Outputs, RefusedByView):
     def _rows_of(self, row: pl.DataFrame) -> pl.DataFrame:
         return with_values(self.read(), row)
 
+    @property
+    def _last_epoch(self) -> int:
+        return self.epoch
+
+    def _make_durable(self) -> int:
+        return self.epoch
+
     def _sender(self, topic: str, to: Producer | Mapping[str, str]) -> Send:
         return (
             sent_by_spark(self._spark().session, topic, to)

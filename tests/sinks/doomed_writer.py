@@ -1,4 +1,4 @@
-"""A process that pushes numbered batches and writes two sinks until it is killed: ``python doomed_writer.py FOLDER``."""
+"""A process that pushes numbered batches and writes two sinks until it is killed: ``python doomed_writer.py FOLDER EVERY``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import polars as pl
 import evercurrent as ec
 
 
-def write(folder: Path, most: int) -> None:
-    """Push batches from where the last process stopped."""
-    with ec.Engine(checkpoint=folder / "checkpoint") as engine:
+def write(folder: Path, every: int, most: int) -> None:
+    """Push batches from where the last process stopped; those that it has lost come again with other rows."""
+    with ec.Engine(checkpoint=ec.Checkpoint(folder / "checkpoint", every=every)) as engine:
         numbers = engine.source("numbers", {"n": pl.Int64})
         sums = engine.view("sums", numbers.group_by(rest=pl.col("n") % 7).agg(sum=pl.col("n").sum()))
         table = sums.to_sql(f"sqlite:///{folder}/sums.db", "sums")
@@ -20,11 +20,11 @@ def write(folder: Path, most: int) -> None:
         start = engine.positions.get("numbers", 0)
         print("ready", flush=True)
         for batch in range(start + 1, start + 1 + most):
-            numbers.push({"n": range(batch, batch + 5)}, position=batch)
+            numbers.push({"n": range(start + batch, start + batch + 5)}, position=batch)
         table.join()
         feed.join()
         print(engine.epoch_number, sorted(sums.read().rows()), flush=True)
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), 1 if sys.argv[2:] == ["once"] else 1000)
+    write(Path(sys.argv[1]), int(sys.argv[2]), 1 if sys.argv[3:] == ["once"] else 1000)

@@ -22,12 +22,13 @@ pytest.importorskip("sqlalchemy")
 WRITER = Path(__file__).with_name("doomed_writer.py")
 
 
-def test_a_killed_writer_goes_on_where_its_sinks_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [1, 9])
+def test_a_killed_writer_goes_on_where_its_sinks_are(tmp_path: Path, every: int) -> None:
     is_long = settings.get_current_profile_name() == "long"
     chance = random.Random(time.time_ns() if is_long else 7)
     for _ in range(40 if is_long else 3):
         writer = subprocess.Popen(
-            [sys.executable, WRITER, tmp_path], stdout=subprocess.PIPE, text=True, env=os.environ
+            [sys.executable, WRITER, tmp_path, str(every)], stdout=subprocess.PIPE, text=True, env=os.environ
         )
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
@@ -35,7 +36,7 @@ def test_a_killed_writer_goes_on_where_its_sinks_are(tmp_path: Path) -> None:
         writer.kill()
         writer.wait()
     done = subprocess.run(
-        [sys.executable, WRITER, tmp_path, "once"], capture_output=True, text=True, check=True
+        [sys.executable, WRITER, tmp_path, str(every), "once"], capture_output=True, text=True, check=True
     )
     epoch, rows = done.stdout.splitlines()[1].split(" ", 1)
     with sqlite3.connect(tmp_path / "sums.db") as database:

@@ -23,7 +23,7 @@ class Checkpoint:
     Args:
         path: a folder, or any url that fsspec can open, such as ``s3://bucket/folder``.
         every: with 1 every epoch survives a crash from the moment ``push`` returns. With n there is a commit after n
-            epochs; rows pushed after the last one have to be pushed again.
+            epochs; rows pushed after the last one have to be pushed again, and sinks get these epochs with the commit.
         keep: how many commits stay readable (``view.read(epoch=...)``, ``view.deltas(since=...)``), at the least.
         grace: the age at which files that no commit needs are deleted, as other processes may still be reading them.
         resident_bytes: about how much of the process's own memory (on Linux ``RssAnon``) states and their merges take;

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -378,6 +378,11 @@ class Durability:
     def waiting(self) -> tuple[EvaluatedEpoch, ...]:
         """The epochs that are done and not committed yet."""
         return self._now().past.waiting
+
+    def durable_epoch(self, epoch: int, waiting: Sequence[EvaluatedEpoch]) -> int:
+        """Return the last epoch up to this one that no crash takes back, where these wait for a commit."""
+        is_on_disk = self._checkpoint.every == 1  # As input, which is evaluated again.
+        return epoch if is_on_disk or not waiting else waiting[0].epoch - 1
 
     @property
     def past(self) -> PastReader:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from evercurrent.core.data.allocation import expect_large_arrays
-from evercurrent.core.data.errors import InputError, PlanError
+from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
 from evercurrent.core.data.schema import listed, require_booleans
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
@@ -329,9 +330,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             )
         if open_epoch(self) is not None:
             raise InputError("an epoch is open: end it first, and then write the checkpoint")
-        with self._turn:
-            self._running.flush()
-            return self.epoch_number
+        self._flush()
+        return self.epoch_number
 
     def close(self) -> None:
         """Commit what is not committed yet, and release the checkpoint for other engines. Closing twice is no error.
@@ -343,6 +343,9 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
         deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
+        with suppress(CheckpointError):  # It is raised below, when the rest is closed.
+            if deliveries:
+                self.make_durable()
         drain_all((*queued_of(self.views.values()), *deliveries), until)
         try:
             with self._turn:

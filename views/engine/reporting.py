@@ -19,10 +19,8 @@ from ..epochs.subscriptions import require_plain_function
 from ..inspection.circuit_drawing import circuit_mermaid, circuit_text
 from ..inspection.explain import explain_mermaid, explain_text
 from ..inspection.stats import stats_of
-from ..sinks.delivery import Delivery
 from .fills import FillProgress
 from .served_views import ServedViews
-from .view_sinks import DeliverySubscription
 
 
 class Reporting(ServedViews, ABC):
@@ -131,12 +129,3 @@ class Reporting(ServedViews, ABC):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
         require_plain_function("watch", watcher, WATCH_IN_TASK)
         return self._running.events.add(watcher)
-
-    def _deliveries(self) -> tuple[Delivery, ...]:
-        """Return the open deliveries of all views."""
-        return tuple(
-            each.delivery
-            for view in tuple(self.views.values())  # As another thread may declare one.
-            for each in view.subscriptions
-            if isinstance(each, DeliverySubscription) and each.delivery is not None
-        )

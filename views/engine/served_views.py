@@ -29,12 +29,14 @@ from ..inspection.why import NO_WINDOW
 from ..plan.nodes import BOUNDS
 from ..plan.plan import Plan
 from ..plan.windowed import grouping_of, panes_of
+from ..sinks.delivery import Delivery
 from ..sinks.origin import Origin
 from .epoch_runner import Running
 from .fill_reports import FillReports
 from .published import Published
 from .view import View
 from .view_driver import ViewDriver, rows_elsewhere
+from .view_sinks import DeliverySubscription
 
 
 class ServedViews(ABC):
@@ -55,6 +57,37 @@ class ServedViews(ABC):
     def is_durable(self) -> bool:
         """Whether there is a checkpoint."""
         return self._running.durability is not None
+
+    @property
+    def durable_epoch(self) -> int:
+        """The last epoch that no crash takes back; without a checkpoint, the last one."""
+        now, durability = self.published(), self._running.durability
+        return now.epoch if durability is None else durability.durable_epoch(now.epoch, now.waiting)
+
+    def make_durable(self) -> int:
+        """Commit the epochs that a crash would take back, wake the sinks, and return the last one.
+
+        Raises:
+            CheckpointError: it could not be written; it can be tried again.
+        """
+        if self.durable_epoch < self.epoch_number:
+            self._flush()
+        return self.epoch_number
+
+    def _flush(self) -> None:
+        with self._turn:
+            self._running.flush()
+        for delivery in self._deliveries():
+            delivery.wake()
+
+    def _deliveries(self) -> tuple[Delivery, ...]:
+        """Return the open deliveries of all views."""
+        return tuple(
+            each.delivery
+            for view in tuple(self.views.values())  # As another thread may declare one.
+            for each in view.subscriptions
+            if isinstance(each, DeliverySubscription) and each.delivery is not None
+        )
 
     def origin(self, view: str) -> Origin:
         """Return the token that distinguishes the epochs of a view from those of other engines and checkpoints."""

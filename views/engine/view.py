@@ -39,6 +39,7 @@ from ..plan.plan import Plan
 from ..sinks.delivery import Delivery, Retry
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
+from .durable_view import DurableView
 from .fills import Filling, FillProgress
 from .retained_deltas import Deltas
 from .view_forms import ReadForms
@@ -379,7 +380,7 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
         subscription.delivery = Delivery(
-            self, sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
+            DurableView(self), sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
             keys=keys,
         )  # fmt: skip
         return subscription.delivery

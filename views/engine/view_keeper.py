@@ -28,6 +28,15 @@ class ViewKeeper(Protocol):
         ...
 
     @property
+    def durable_epoch(self) -> int:
+        """The last epoch that no crash takes back."""
+        ...
+
+    def make_durable(self) -> int:
+        """Commit the epochs that a crash would take back, wake the sinks, and return the last one."""
+        ...
+
+    @property
     def readers(self) -> Readers:
         """The subscriptions, and the last epochs delivered to those with a name."""
         ...

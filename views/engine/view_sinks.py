@@ -14,7 +14,7 @@ from evercurrent.core.data.schema import listed, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
-from ..sinks.delivery import DeliveredView, Delivery, Retry
+from ..sinks.delivery import Delivery, Retry
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
@@ -27,6 +27,7 @@ from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
 from ..store import Store, store_at
 from .consumers import Reader
+from .durable_view import DurableView, KeptView
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -321,7 +322,9 @@ class DeliverySubscription(Subscription):
         """Continue with the view that replaces this one and has the same columns."""
         super().follow(view, change, unread)
         if self.delivery is not None:
-            self.delivery.follow(cast("DeliveredView", view))  # All views of an engine are of this class.
+            self.delivery.follow(
+                DurableView(cast("KeptView", view))
+            )  # All views of an engine are of this class.
 
     def written(self, epoch: int) -> None:
         """Note, in the thread of the delivery, how far the sink is."""

@@ -80,7 +80,20 @@ class DeliveredView(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The last epoch."""
+        """The last epoch that can be written: no crash takes it back."""
+        ...
+
+    @property
+    def _last_epoch(self) -> int:
+        """The last epoch, which may not be in a commit yet."""
+        ...
+
+    def _make_durable(self) -> int:
+        """Commit what is not in a commit yet, and return the last epoch.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
         ...
 
     @property
@@ -207,11 +220,14 @@ class Delivery:
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the sink has every epoch up to now; return False if it has not after ``timeout`` seconds.
 
+        Epochs that wait for the next commit, see ``Checkpoint(every=...)``, are committed first.
+
         Raises:
             SinkError: the delivery has ended, or was closed, before that; or it is called by the sink's own function.
+            CheckpointError: what waits could not be committed.
         """
         self._require_other_thread("join()")
-        until = self._last_epoch
+        until = self._of_view(self._view._make_durable)
         self.wake()
         with self._changed:
             there = self._changed.wait_for(lambda: self._has(until) or self.is_closed, timeout)
@@ -226,7 +242,7 @@ class Delivery:
         if self.is_closed or threading.current_thread() is self._thread:
             return  # Closed, or the function of the sink closes the engine.
         try:
-            until = self._last_epoch
+            until = self._of_view(lambda: self._view.epoch)
         except Exception as error:  # The checkpoint of a query is gone, or cannot be reached.
             self._note(error)
             return
@@ -254,7 +270,7 @@ class Delivery:
     def _behind(self) -> tuple[int | None, str]:
         """Return how many epochs the sink is behind, and the same in words: those why that is not known, if it is not."""
         try:
-            last = self._last_epoch
+            last = self._of_view(lambda: self._view._last_epoch)
         except Exception as error:  # Whatever the store of a checkpoint raises.
             return None, f"how far behind is not known: {first_line(error)}"
         lag = last - (-1 if self.epoch is None else self.epoch)
@@ -271,11 +287,10 @@ class Delivery:
     def _is_ending(self) -> bool:
         return self._alarm.is_ending
 
-    @property
-    def _last_epoch(self) -> int:
-        """The last epoch of the view; of one that was dropped, the last one written."""
+    def _of_view(self, epoch: Callable[[], int]) -> int:
+        """Return an epoch of the view; of one that was dropped, the last one written."""
         try:
-            return self._view.epoch
+            return epoch()
         except InputError:
             return -1 if self.epoch is None else self.epoch
 
