@@ -19,7 +19,11 @@ class KeptView(Protocol):
     """A view of an engine, as far as it is read for its sinks."""
 
     name: str
-    _engine: ViewKeeper
+
+    @property
+    def _engine(self) -> ViewKeeper:
+        """The engine."""
+        ...
 
     @property
     def epoch(self) -> int:
