@@ -8,14 +8,11 @@ import numpy as np
 import polars as pl
 
 from ..columns.combinations import group_by_columns
-from ..columns.comparisons import differ
 from ..columns.grouping import Groups, group, group_column
 from ..columns.kernels import (
-    Index,
     Ints,
     Keys,
     Mask,
-    at,
     column_of_words,
     frame_of,
     gather,
@@ -26,7 +23,7 @@ from ..columns.kernels import (
     least_and_greatest,
     stack,
 )
-from ..columns.whole_columns import AnyColumn, IntColumn, ones, series_of
+from ..columns.whole_columns import AnyColumn, ones, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -42,6 +39,7 @@ from ..state.spine import Spine, Version
 from .accumulators import LENGTH, contributions, row_parts, spread
 from .aggregate_contract import AggregateState, Change, Sums
 from .aggregates import Aggregate
+from .changed_groups import change_of, unchanged
 from .group_spec import Finishing
 from .group_spec import GroupSpec as GroupSpec
 from .kept_sums import KeptSums
@@ -191,7 +189,7 @@ class GroupBy(Operator):
         if self._emits_on_request:
             return self._nothing
         existed, exists = self._exists(before, size) & (now.epoch > 0), self._exists(after, size)
-        return self._difference(_change_of(groups.keys, (before, after), existed, exists), names)
+        return self._difference(change_of(groups.keys, (before, after), existed, exists), names)
 
     def combine(self, delta: Delta) -> Delta | None:
         """Return a part of a change of the first input, pre-aggregated by group; None without ``may_combine``.
@@ -220,7 +218,7 @@ class GroupBy(Operator):
         sums = self.spine.totals(keys, with_delta=True)
         exists = self._exists(sums, len(keys))
         exists = exists if even is None else exists | even
-        change = _change_of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
+        change = change_of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
         names = self._key_columns(keys.take(change.groups), self.spine)
         rows = [*map(series_of, self._finished(names, self._changed(change), len(change)))]
         if self._discarding:
@@ -387,7 +385,7 @@ class GroupBy(Operator):
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
         columns = self._finished(keys, self._changed(change), len(change.groups))
-        same = _unchanged(change, columns[len(keys) :])
+        same = unchanged(change, columns[len(keys) :])
         signs = np.ones(len(change.groups), np.int64)
         signs[: change.count_before] = -1
         rows = Delta.of_columns(columns, signs, is_consolidated=True)
@@ -414,46 +412,3 @@ class GroupBy(Operator):
         values = [part.current(key_words([], 1), {}) for part in parts]
         rows = frame_of([*map(series_of, self._finished([], values, 1))])
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)
-
-
-def _change_of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exists: Mask) -> Change:
-    """Return the rows of the groups that existed, with their sums, and of those that exist, with theirs."""
-    before, after = sums
-    were, are = existed.nonzero()[0], exists.nonzero()[0]
-    nothing = np.zeros(len(existed), np.int64)
-    both = {
-        name: np.concatenate((_taken(before.get(name, nothing), were), _taken(column, are)))
-        for name, column in after.items()
-    }
-    return Change(keys, np.concatenate((were, are)), len(were), both)
-
-
-def _taken(column: Ints, positions: Index) -> Ints:
-    return column if len(positions) == len(column) else column[positions]
-
-
-def _unchanged(change: Change, columns: Sequence[AnyColumn]) -> Mask | None:
-    """Return which rows exist before and after, equal in these columns; None if none do."""
-    groups, count, groups_in_all = change.groups, change.count_before, len(change.keys.first)
-    if 2 * count == len(groups) == 2 * groups_in_all:
-        before, after = np.arange(count), np.arange(count, len(groups))
-    else:
-        place = np.full(groups_in_all, -1)
-        place[groups[:count]] = np.arange(count)
-        before = place[groups[count:]]
-        after = np.flatnonzero(before >= 0)
-        before, after = before[after], after + count
-    for column in columns:
-        if not len(after):
-            return None
-        if isinstance(column, IntColumn):
-            is_equal = column.values[before] == column.values[after]
-        else:
-            is_equal = ~differ(at(column, before), at(column, after))
-        equal = is_equal.nonzero()[0]
-        before, after = before[equal], after[equal]
-    if not len(after):
-        return None
-    same = np.zeros(len(groups), np.bool_)
-    same[before] = same[after] = True
-    return same

@@ -11,7 +11,7 @@ Rows may wait unsorted beside the runs (``waiting``), until somebody looks them 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -274,14 +274,6 @@ class Spine(Totals):
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
-
-    def rows_apart(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows of all runs with their diffs, as they are: one row may be in several, and nothing is sorted or merged."""
-        runs, waiting = self.version.parts
-        for run in runs:
-            yield pl.DataFrame([*run.payload.get_columns(), pl.Series(DIFF, run.sums[DIFF])])
-        for chunk in waiting:
-            yield chunk.frame
 
     def merged(self) -> Run:
         """Return all entries in one run. Cost: the state, once until it changes."""

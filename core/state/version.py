@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import ref as weakref
 
+import polars as pl
+
+from ..data.schema import DIFF
 from .gradual import GradualMerge
 from .run import Run
 from .waiting import Chunk, Waiting
@@ -54,6 +57,14 @@ class Version:
         """Make this chunk all that there is, unless another thread has sorted the rows meanwhile."""
         if not self._settled:
             self.parts = ((), (chunk,))
+
+    def rows_apart(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows of all runs with their diffs, as they are: one row may be in several, and nothing is sorted or merged."""
+        runs, waiting = self.parts
+        for run in runs:
+            yield pl.DataFrame([*run.payload.get_columns(), pl.Series(DIFF, run.sums[DIFF])])
+        for chunk in waiting:
+            yield chunk.frame
 
     def with_parts(self, runs: tuple[Run, ...], waiting: Waiting, **changed: Any) -> Version:
         """Return the same version with other parts, not merged yet."""

@@ -29,17 +29,15 @@ from ..input.origins import require_order, with_origins
 from ..input.streams import Streams
 from .attempts import Attempts, require_none_begun
 from .batch_rows import RowsHere, RowsInSpark
-from .collecting import Expected, collected, most_bytes, tasks_to_read
 from .continuity import SPARK, never_streamed, query_in, require_new, require_same_query
 from .control_records import fires_of, next_batch, require_next
+from .first_stage import first_stage
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
 from .interruptions import interruption, is_interruption
-from .job_names import name_of, named_jobs
-from .jobs import Setup, SparkJobs, arrived
+from .jobs import Setup, SparkJobs
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
-from .parallelism import partitions
 from .short_log import ShortLog
 
 if TYPE_CHECKING:
@@ -139,7 +137,7 @@ class MicroBatches:
         here: list[pa.Table] = []
 
         def arrive(instant: Instant) -> list[TaskResult]:
-            results = self._arrived(rows, epochs, jobs, instant, here)
+            results = first_stage(rows, epochs, self.setup, jobs, instant, self.options.limits, here)
             require_order(one.origins for one in results)
             return results
 
@@ -162,37 +160,6 @@ class MicroBatches:
             fires=fires_of(epochs.plan, attempt.fires),
             rows=rows_again if self.setup.on_bad_rows == "ledger" else None,
         )
-
-    def _arrived(
-        self,
-        rows: DataFrame,
-        epochs: Epochs,
-        jobs: SparkJobs,
-        instant: Instant,
-        collected_rows: list[pa.Table],
-    ) -> list[TaskResult]:
-        """Return the first stage over the rows of a micro-batch, in the driver process if they are few, else in a job.
-
-        Rows that were collected are added to ``collected_rows``. The expected size is that of the last epoch in the checkpoint,
-        and not in this process, so that a repeated batch is run in the same way.
-        """
-        expected = Expected(epochs.arrived, epochs.arrived_bytes)
-        there = partitions(rows)
-        own = with_origins(rows, self.setup.sources())
-        if there is None:
-            return jobs.arrive(own, instant)
-        if most_rows := expected.most_rows(self.options.limits):
-            is_known = expected.rows is not None
-            tasks = min(there, jobs.cores) if is_known else tasks_to_read(there, expected, jobs.cores)
-            most = most_bytes(rows, self.options.limits)
-            with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
-                here = collected(own, most_rows, most, tasks, is_known=is_known)
-            if here is not None:
-                collected_rows.append(here)
-                return [arrived(self.setup, epochs.runner, instant, 0, here)] if here.num_rows else []
-            # It exceeds the limits by an unknown amount.
-            expected = Expected(None, 0)
-        return jobs.arrive(own, instant, tasks_to_read(there, expected, jobs.cores))
 
     def promise(
         self, promised: Mapping[str, int], at: datetime | None = None, spark: SparkSession | None = None

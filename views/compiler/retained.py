@@ -42,7 +42,7 @@ class RetainedRows:
         Cost: those of the function, and a sort of the rows that it keeps; the state is neither sorted nor merged.
         """
         names = [*self.schema, DIFF]
-        parts = [choose(frame.select(names)) for frame in self.spine.rows_apart()]
+        parts = [choose(frame.select(names)) for frame in self.spine.version.rows_apart()]
         return Delta(self._usable(stack([Delta.empty(self.schema).frame, *parts]))).consolidate()
 
     def _usable(self, frame: pl.DataFrame) -> pl.DataFrame:
