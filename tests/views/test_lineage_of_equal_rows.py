@@ -18,6 +18,13 @@ COMBINED: dict[str, Combined] = {
     "right": lambda left, right: right.join(left, on="k", how="right"),
     "cross": lambda left, right: left.join(right, how="cross"),
     "semi": lambda left, right: left.join(right, on="k", how="semi"),
+    "anti": lambda left, right: left.join(right.filter(pl.col("k") > 1), on="k", how="anti"),
+    "computed behind anti": lambda left, right: left.join(
+        right.filter(pl.col("k") > 1), on="k", how="anti"
+    ).with_columns(m=pl.col("n") + 1),
+    "anti behind computed": lambda left, right: left.with_columns(m=pl.col("n") + 1).join(
+        right.filter(pl.col("k") > 1), on="k", how="anti"
+    ),
     "itself": lambda left, right: left.join(left.select("k").unique(), on="k"),
     "union": lambda left, right: left.concat(right.select("k", n="y")),
     "exploded": lambda left, right: left.with_columns(e=pl.concat_list("n", "n")).explode("e"),

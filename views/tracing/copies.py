@@ -53,14 +53,17 @@ def copies_of_sides(
     """
     node = rows.plan[place]
     join = node.operation.shape
+    if isinstance(join, Paired) and join.kind in (
+        "semi",
+        "anti",
+    ):  # An anti join never has its other side here.
+        return [(node.inputs[0], columns_of(some, [*rows.plan[node.inputs[0]].schema, DIFF])), *sides[1:]]
     if [source for source, _ in sides] != [*dict.fromkeys(node.inputs)]:
         return [*sides]
     if isinstance(join, Union):
         return _of_union(some, sides)
     if not isinstance(join, Paired):
         return [*sides]
-    if join.kind in ("semi", "anti"):
-        return [(node.inputs[0], columns_of(some, [*rows.plan[node.inputs[0]].schema, DIFF])), *sides[1:]]
     (left, ours), (right, theirs) = sides
     pairs = joined(join, node.schema, ours, theirs)
     copies = first_copies(pairs.rows, some)
