@@ -430,8 +430,7 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
         """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
         self._streaming.stop()
         self._drain()
-        for delivery in self.deliveries:
-            delivery.close()
+        self.end_deliveries()
 
     def _drain(self) -> None:
         """Wait until each sink that does not fail has every epoch."""

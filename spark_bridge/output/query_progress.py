@@ -20,13 +20,23 @@ class Measured(Protocol):
         """Return the measures of the last epochs."""
         ...
 
+    def end_deliveries(self) -> None:
+        """End the deliveries to sinks."""
+        ...
+
 
 _queries: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """The queries that were started in this process, by their id in Spark."""
 
 
 def remember(query_id: str, query: Measured) -> None:
-    """Note a query that was started; one that is started again takes the place of the one before."""
+    """Note a query that was started; one that is started again takes the place of the one before.
+
+    The sinks of that one would go on with the epochs of this one, beside its own.
+    """
+    earlier = _queries.get(query_id)
+    if earlier is not None:
+        earlier.end_deliveries()
     _queries[query_id] = query
 
 

@@ -154,6 +154,11 @@ class SparkViews:
         """Return the open deliveries of all views to sinks."""
         return tuple(each for view in self.views.values() for each in view.deliveries)
 
+    def end_deliveries(self) -> None:
+        """End the deliveries to sinks, each after the step under way."""
+        for delivery in self.deliveries:
+            delivery.close()
+
     @property
     def epoch_number(self) -> int:
         """Return the number of the last epoch that is committed."""

@@ -106,3 +106,17 @@ def test_killed_while_it_writes(tmp_path: Path) -> None:
     print(f"{kills} kills, {doomed.starts} starts, {doomed.commits() - 1} epochs")
     doomed.check()
     check(tmp_path)
+
+
+def test_sinks_of_a_query_that_has_ended_end_when_it_is_started_again(spark: Any, tmp_path: Path) -> None:
+    """They wrote the epochs of the second one too, beside its own sinks."""
+    frames = batches(4, 40, lull=2)
+    feed(tmp_path / "input", frames[:2])
+    first = run_to_the_end(spark, tmp_path)
+    assert len(first.deliveries) == len(places(tmp_path)) + 1
+    feed(tmp_path / "more", frames)
+    os.rename(tmp_path / "more" / "000002.parquet", tmp_path / "input" / "000002.parquet")
+    second = run_to_the_end(spark, tmp_path)
+    assert not first.deliveries
+    assert len(second.deliveries) == len(places(tmp_path)) + 1
+    check(tmp_path)

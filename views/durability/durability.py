@@ -41,13 +41,13 @@ from ..store import Store
 from ..store.refusals import refusing
 from .backfill import fill
 from .digest_schemes import EarlierNames
-from .input_log import InputLog, logged
+from .input_log import entered_log, logged
 from .nodes_to_fill import OnRead
 from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
 from .plan_match import check_plan, is_same_record, plan_record
-from .replaced_columns import columns_before, with_replaced
+from .replaced_columns import ColumnTexts, columns_before, with_replaced
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
@@ -152,7 +152,10 @@ class Durability:
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
         note = store.acknowledged()
-        self._open.inputs = self._input_log(store)
+        if (
+            self._checkpoint.every == 1 and self._checkpoint.resident_bytes is None
+        ):  # Else a commit each time is better.
+            self._open.inputs = entered_log(store, self._lock)
         if last is None:
             return None
         last = earlier.renewed(last)
@@ -170,6 +173,7 @@ class Durability:
         residence.restored()
         filled = fill(self._plan, compiled, match, compiled.retained, on_read=on_read)
         warn_of_unclaimed(store.url, match)
+        self._open.replacing = match.replaced
         born = {name: epoch for name, epoch in last.facts.get(BORN, {}).items() if name in self._plan.views}
         self._open.past.born = self._open.readers.born = born
         delivered = read_note(store, last.epoch)
@@ -186,9 +190,7 @@ class Durability:
             acknowledged=0 if note is None else note.logged,
             is_same_plan=is_same_record(last.plan, plan),
             is_computed=bool(match.lost) or match.evolution is not None,
-            replaced={
-                view: (born[view], schema) for view, schema in columns_before(last.facts, born).items()
-            },
+            replaced=self.replaced,
         )
 
     @contextmanager
@@ -197,7 +199,7 @@ class Durability:
         compiled: Compiled,
         record: Mapping[str, Any],
         born: Mapping[str, int],
-        before: Mapping[str, pl.Schema],
+        before: Mapping[str, ColumnTexts],
     ) -> Iterator[None]:
         """Continue with another circuit of a changed plan, whose epoch is run inside of the block and committed at once.
 
@@ -395,9 +397,18 @@ class Durability:
         return tuple(sorted(self._now().log.epochs()))
 
     def bear(self, views: Iterable[str], epoch: int) -> None:
-        """Record that these views begin in this epoch."""
-        past, readers = self._now().past, self._now().readers
-        past.born = readers.born = {**past.born, **dict.fromkeys(views, epoch)}
+        """Record that these views begin in this epoch, some of them in place of others."""
+        opened = self._now()
+        born = {**opened.past.born, **dict.fromkeys(views, epoch)}
+        opened.past.born = opened.readers.born = born
+        opened.facts = with_replaced(opened.facts, born, opened.replacing)
+        opened.replacing = {}
+
+    @property
+    def replaced(self) -> dict[str, tuple[int, pl.Schema]]:
+        """The first epochs of views that have replaced others, and the columns before."""
+        opened = self._now()
+        return columns_before(opened.facts, opened.past.born)
 
     @property
     def maps_states(self) -> bool:
@@ -415,15 +426,6 @@ class Durability:
     def _is_ours(self) -> bool:
         """Whether it was not opened yet, or was opened in this process."""
         return self._open is None or self._process == os.getpid()
-
-    def _input_log(self, store: Store) -> InputLog | None:
-        """Return the log of inputs, if logging is better than a commit at every epoch."""
-        if self._checkpoint.every > 1 or self._checkpoint.resident_bytes is not None:
-            return None
-        log = store.input_log()
-        if log is None:
-            return None
-        return InputLog(self._lock.enter_context(log))
 
     def _wait_for_input(self, opened: OpenCheckpoint) -> None:
         if opened.is_logging:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,7 @@ from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.ledger import Refused
 
 from ..epochs.records import EpochInput, Logged
+from ..store import Store
 from ..store.protocol import Log
 
 MOST_BYTES = 1 << 20
@@ -50,6 +52,12 @@ def logged(entry: memoryview) -> Logged:
         epoch_input.refused.append(Refused(Epoch(head["epoch"]), source, reason, frame))
         at += size
     return Logged(head["epoch"], head["instant"], epoch_input, head["heard"])
+
+
+def entered_log(store: Store, stack: ExitStack) -> InputLog | None:
+    """Return the log of a store, which is closed with the stack; None if the store has none."""
+    log = store.input_log()
+    return None if log is None else InputLog(stack.enter_context(log))
 
 
 class InputLog:

@@ -23,6 +23,7 @@ from ..store import Store
 from ..store.protocol import Abandoned
 from ..store.syncing import is_ending
 from .input_log import InputLog
+from .replaced_columns import ColumnTexts
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
@@ -44,6 +45,8 @@ class OpenCheckpoint:
     versions: Mapping[str, str] = field(default_factory=versions)
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Facts that other drivers have recorded, which are carried on."""
+    replacing: Mapping[str, ColumnTexts] = field(default_factory=dict)
+    """The views that are to replace those of the checkpoint, with the columns of these."""
     writer: str | None = None
     """The writer of the last known commit: this engine, or the one that it has gone on from."""
     commits: int = 0

@@ -18,6 +18,7 @@ from ..checkpoint import StateRecord
 from ..epochs.reader_keys import view_of
 from ..plan.plan import Plan
 from .evolved_records import Evolution
+from .replaced_columns import ColumnTexts
 
 Record = Mapping[str, Any]
 """What a checkpoint keeps of a plan."""
@@ -34,7 +35,8 @@ class PlanMatch:
     ``lost`` are new states of unchanged declarations, with the views and sources that they serve: they have to be
     computed before the first epoch, since an empty state would stand for all rows that came so far. ``unclaimed`` describes
     the gone states that no change of a declaration explains. ``evolution`` describes states that differ only by the
-    columns of sources, if these have changed; they are among the ``unchanged``.
+    columns of sources, if these have changed; they are among the ``unchanged``. ``replaced`` are the changed views whose
+    subscriptions are told of it, with the columns before.
     """
 
     unchanged: frozenset[str]
@@ -48,6 +50,7 @@ class PlanMatch:
     lost: Mapping[str, str] = field(default_factory=dict)
     unclaimed: tuple[str, ...] = ()
     evolution: Evolution | None = None
+    replaced: Mapping[str, ColumnTexts] = field(default_factory=dict)
 
     @property
     def to_fill(self) -> tuple[str, ...]:
@@ -59,11 +62,13 @@ class PlanMatch:
         """Return the last epochs delivered to the named subscriptions of the ``views`` that have not changed.
 
         If a view has other columns, a subscription that has received every epoch up to the ``last`` one continues with
-        the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas.
+        the next epoch, in which the view begins anew with all rows; one that has not has lost the missing deltas. One of a view
+        that is ``replaced`` stays where it is, and gets the change when it is made again.
         """
-        without_deltas = (*self.new_views, *self.changed_views)
+        changed = [name for name in self.changed_views if name not in self.replaced]
+        without_deltas = (*self.new_views, *changed)
         unchanged = [name for name in views if name not in without_deltas]
-        anew = [name for name in self.to_fill if name not in without_deltas]
+        anew = [name for name in self.to_fill if name not in (*without_deltas, *self.replaced)]
         return {
             key: epoch + (view_of(key, anew) is not None and epoch == last)
             for key, epoch in delivered.items()
@@ -179,7 +184,7 @@ def obstacles(record: Record, now: Record, plan: Plan, match: PlanMatch, drop: C
         *(
             _about_changed_view(name, plan, changed, match) + _about_functions(name, record, now)
             for name in match.changed_views
-            if name not in drop
+            if name not in drop and name not in plan.replacing
         ),
         *_about_holds(record, now, match),
     ]
@@ -263,7 +268,7 @@ def _about_changed_view(name: str, plan: Plan, changed_sources: Collection[str],
         )
     return (
         f"- view {name!r} is declared in another way than in the checkpoint{why}, and its deltas so far follow the old declaration: "
-        f"declare it under another name, or as before, or drop the old one with drop=({name!r},)"
+        f"declare it under another name, or as before, or with replace=True, or drop the old one with drop=({name!r},)"
     )
 
 

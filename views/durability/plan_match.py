@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import polars as pl
-
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
@@ -15,7 +13,6 @@ from evercurrent.core.state.spine import Spine
 from ..compiler.builder import Compiled
 from ..compiler.state_forms import is_read, state_forms
 from ..compiler.state_labels import state_labels
-from ..expressions.dtype_text import dtype_text
 from ..plan.digest_scheme import scheme
 from ..plan.digests import digest_of, is_covered
 from ..plan.function_versions import function_digests, have_one_function, require_one_function
@@ -26,6 +23,7 @@ from .evolution import source_changes
 from .evolved_records import Evolution, evolved
 from .plan_diff import PlanMatch as PlanMatch
 from .plan_diff import clock_id, obstacles, versions
+from .replaced_columns import column_texts
 
 LEDGER = "ledger"
 """The name of the ledger among the states."""
@@ -64,7 +62,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     named = {id(state): name for name, state in states.items()}
     rows = {name: named[id(retained.spine)] for name, retained in compiled.retained.items()}
     views = {
-        name: {"identity": identities[place], "columns": _columns(plan[place].schema)}
+        name: {"identity": identities[place], "columns": column_texts(plan[place].schema)}
         for name, place in sorted(plan.views.items())
     }
     sources = {
@@ -109,6 +107,7 @@ def check_plan(
     """
     drop = (drop,) if isinstance(drop, str) else drop
     now = plan_record(plan, compiled)
+    columns = {name: was["columns"] for name, was in record["views"].items()}
     evolution = _evolution(record, now, plan, compiled, drop)
     record = record if evolution is None else evolution.record
     changed_sources = _changed(record["sources"], now["sources"])
@@ -123,6 +122,8 @@ def check_plan(
         gone_sources=(*gone_sources, *again),
         evolution=evolution,
     )
+    replaced = [name for name in match.changed_views if name in plan.replacing and name not in drop]
+    match = replace(match, replaced={name: columns[name] for name in replaced})
     if reasons := obstacles(record, now, plan, match, drop):
         raise CheckpointError("\n".join(["the checkpoint is of another plan:", *reasons]))
     unchanged_parts = _UnchangedParts.of(record, now, match)
@@ -180,10 +181,6 @@ class _UnchangedParts:
         return f"state {state}" if self.is_all else ""
 
 
-def _columns(schema: pl.Schema) -> dict[str, str]:
-    return {name: dtype_text(dtype) for name, dtype in schema.items()}
-
-
 def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | None) -> dict[str, Any]:
     """Return the record of a source, aspect by aspect, so that a changed one can be named.
 
@@ -192,7 +189,7 @@ def _source_record(node: PlanNode, declared: Input, identity: str, rows: str | N
     return {
         "identity": identity,
         "kind": declared.kind,
-        "columns": _columns(node.schema),
+        "columns": column_texts(node.schema),
         "key": list(declared.keys),
         "event_time": None if node.event_time is None else node.event_time.column,
         "watermark": digest_of(declared.watermark),

@@ -17,6 +17,7 @@ from ..concurrency.interrupts import interruptible
 from ..dataframe.source import Source
 from ..durability.piecewise_fill import PiecewiseFill
 from ..durability.redeclared import Before, Changed, Recompiled, as_refusal, difference, recompiled
+from ..durability.replaced_columns import column_texts
 from ..epochs.view_deltas import ViewDelta
 from ..plan.plan import Plan
 from .epoch_runner import Running
@@ -193,7 +194,8 @@ class Changes:
         if durability is None:
             return running.exchange(recompiled.compiled, deltas)
         born = {view.name: epoch + 1 for view in change.begun}
-        with durability.redeclared(recompiled.compiled, recompiled.record, born, change.columns_before):
+        before_change = {name: column_texts(schema) for name, schema in change.columns_before.items()}
+        with durability.redeclared(recompiled.compiled, recompiled.record, born, before_change):
             return running.exchange(recompiled.compiled, deltas)
 
 

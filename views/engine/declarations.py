@@ -145,6 +145,8 @@ class Declarations:
                 f"{where}: backfill= goes with a view that is declared after the first push, and with a checkpoint after it was opened "
                 "(engine.ready()); before that, push the rows into their sources"
             )
+        if replace:
+            self._plan.replacing.add(name)
         readers = backfilled(name, backfill, self._sources, self._running.positions)
         view = View(self._engine, self._plan, collection._place, name, self._retain, collection._windowing)
         if on_progress is not None and not self._running.has_begun:

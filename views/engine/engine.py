@@ -219,7 +219,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             replace: another view may have the name: it is replaced in one epoch. Its subscriptions continue: they get the
                 difference if the columns are the same, else all rows after a call of ``on_schema``; if there are any, the
                 epoch is there before the first push, too. It is refused if its panes, or its key, do not fit one of them. Views
-                that were declared on the view before stay as they are.
+                that were declared on the view before stay as they are. If the view of a checkpoint that is opened later is
+                another one, named subscriptions get all rows after a call of ``on_schema``, with equal columns too.
             backfill: the rows of sources up to now, by their names, if neither the rows nor results computed from them are
                 kept: anything that can be pushed, the path of a file or folder, or an iterator of batches. If rows are
                 pushed with positions, ``ec.Backfill(rows, position=...)`` states that they go up to the last one taken.

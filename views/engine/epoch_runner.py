@@ -398,5 +398,6 @@ class Running(EpochReads):
         durability.bear(resumed.filled, now.epoch)
         filled = FilledViews(resumed.filled, watermarks)
         evaluated = self._choreography.make_real(filled, now, TakenInput())
+        self.readers.remember({}, durability.replaced)
         self.log.go_on((now.epoch, instant, watermarks), resumed.rows, durability.past.past_epochs)
         return evaluated

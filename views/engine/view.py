@@ -350,8 +350,9 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         subscription.reader = reader
         change = self._engine.readers.missed_change(self, name)
         if change is not None and on_schema is None:
+            how = "has other columns" if change.before != change.after else "is declared in another way"
             raise EpochGoneError(
-                f"subscription {name!r} to view {self.name!r}: the view has other columns from epoch {change.epoch} on, and the "
+                f"subscription {name!r} to view {self.name!r}: the view {how} from epoch {change.epoch} on, and the "
                 f"subscription has got the epochs up to {delivered}; subscribe with on_schema=, or under another name"
             )
         subscription.begin_with(change)

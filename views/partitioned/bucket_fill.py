@@ -17,6 +17,7 @@ from evercurrent.core.data.delta import Delta
 
 from ..checkpoint import Commit, Pieces, StateRecord
 from ..durability.nodes_to_fill import OnRead
+from ..durability.replaced_columns import with_replaced
 from ..durability.time_travel import BORN
 from .bucket_evaluator import BucketInput, BucketResult
 from .bucket_states import BucketStates
@@ -70,7 +71,8 @@ class BucketFill:
         deltas |= {view: list(self._difference_of(view, every, now)) for view in replaced}
         born = {**last.facts.get(BORN, {}), **dict.fromkeys(begun, int(now.epoch))}
         born = {view: epoch for view, epoch in born.items() if view not in filling.match.gone_views}
-        taken_input = BucketInput(taken_input.arrive, facts={BORN: born})
+        facts = with_replaced({**last.facts, BORN: born}, born, filling.match.replaced)
+        taken_input = BucketInput(taken_input.arrive, facts=facts)
         return BucketResult(
             taken_input, every, deltas={view: parts for view, parts in deltas.items() if parts}
         )

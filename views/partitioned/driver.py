@@ -247,6 +247,10 @@ class Epochs:
         delivered = read_note(self.log.store, last.epoch)
         replaced = self._replaced(match)
         others = [name for name in match.changed_views if replaced is None or name not in replaced.views]
+        if (
+            replaced is not None
+        ):  # By a declaration, and not because a program of another plan names it in drop=.
+            match = replace(match, replaced={name: last.plan["views"][name]["columns"] for name in others})
         commit = replace(
             last,
             states=states,

@@ -37,6 +37,8 @@ class Plan:
         """Its groupings over windows, by their places."""
         self.refuses_retractions: bool = False
         """Whether strict sources, too, refuse a retraction of a row that is not there, so that no such row ends a run."""
+        self.replacing: set[str] = set()
+        """The views that were declared to take the place of others of their names, which may be in a checkpoint."""
         self.edits: int = 0
         """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
@@ -66,6 +68,7 @@ class Plan:
                 "_sources",
                 "views",
                 "sources",
+                "replacing",
             ):
                 setattr(other, name, copy.copy(getattr(self, name)))
             other._names = {place: list(names) for place, names in self._names.items()}

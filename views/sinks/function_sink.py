@@ -39,7 +39,7 @@ class FunctionSink:
         if self._position is not None:
             raise SinkError(
                 f"{self.place} has had the epochs up to {self._position}, and the deltas since are no longer retained, or the view "
-                "has other columns now; retain more with Engine(retain=Retain(...)) or Checkpoint(keep=...), or give another name=, and "
+                "was replaced; retain more with Engine(retain=Retain(...)) or Checkpoint(keep=...), or give another name=, and "
                 "it begins with the contents"
             )
         if contents.height:
