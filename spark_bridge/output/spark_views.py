@@ -29,9 +29,10 @@ from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.inspection.questions import shown_watermark
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.clocks import Clocks
-from evercurrent.views.sinks.delivery import Delivery, Retry
+from evercurrent.views.sinks.delivery import Delivery
 from evercurrent.views.sinks.kafka_topic import Producer, Send
 from evercurrent.views.sinks.origin import Origin
+from evercurrent.views.sinks.retry import Retry
 
 from ..execution.arguments import as_checkpoint, require_engine
 from ..execution.frames import contents, delta_schema, from_files

@@ -62,7 +62,8 @@ from evercurrent.views.epochs.run_events import EpochEvent
 from evercurrent.views.epochs.snapshot import Snapshot
 from evercurrent.views.epochs.subscriptions import SchemaChange
 from evercurrent.views.inspection.stats import prometheus_text
-from evercurrent.views.sinks.delivery import Delivery, Retry
+from evercurrent.views.sinks.delivery import Delivery
+from evercurrent.views.sinks.retry import Retry
 
 __version__ = VERSION
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.engine.durable_view import DurableView
 
 
 def hits(folder: Path, every: int = 3) -> tuple[ec.Engine, ec.View]:
@@ -81,4 +85,89 @@ def test_a_subscriber_may_wait_for_a_sink(tmp_path: Path, every: int) -> None:
     view.subscribe(lambda _: joined.append(delivery.join(10)))
     engine.push("log", {"ip": ["a"]})
     assert joined == [True]
+    engine.close()
+
+
+def declare_what_is_refused(engine: ec.Engine) -> None:
+    with pytest.raises(ec.PlanError):
+        engine.view("late", engine.sources["log"].group_by("ip").len("m"))
+
+
+DECLARATIONS: dict[str, Callable[[ec.Engine], object]] = {
+    "a source": lambda engine: engine.source("other", {"n": pl.Int64}),
+    "a view that is refused": declare_what_is_refused,
+}
+
+
+@pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
+def test_a_commit_before_a_declaration_is_written_without_another_epoch(
+    tmp_path: Path, declare: Callable[[ec.Engine], object]
+) -> None:
+    engine, view = hits(tmp_path, every=100)
+    written = threading.Semaphore(0)
+    view.foreach(lambda _: written.release(), name="mine")
+    engine.push("log", {"ip": ["a"]})
+    assert not written.acquire(timeout=0.1)
+    declare(engine)
+    assert written.acquire(timeout=10)
+    engine.close()
+
+
+def test_a_thread_that_a_subscriber_waits_for_cannot_wait_for_a_commit(tmp_path: Path) -> None:
+    engine, view = hits(tmp_path)
+    delivery = view.to_parquet(tmp_path / "feed")
+    joined: list[bool | str] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def join(_: pl.DataFrame) -> None:
+            with pytest.raises(ec.InputError, match="waits for this thread"):
+                joined.append(pool.submit(delivery.join, 10).result())
+            joined.append("refused")
+
+        view.subscribe(join)
+        engine.push("log", {"ip": ["a"]})
+    assert joined == ["refused"]
+    engine.close()
+
+
+def test_a_close_whose_commit_fails_ends_the_sinks_and_releases_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, view = hits(tmp_path)
+    delivery = view.to_parquet(tmp_path / "feed")
+    engine.push("log", {"ip": ["a"]})
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "append", full)
+        with pytest.raises(OSError, match="No space left"):
+            engine.close()
+    assert delivery.is_closed
+    again, _ = hits(tmp_path)
+    assert again.epoch_number == 0
+    again.close()
+
+
+def test_a_view_that_is_replaced_while_its_sink_reads_it_is_written_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, view = hits(tmp_path, every=1)
+    engine.push("log", {"ip": ["a", "a", "b"]})
+    is_reading, is_replaced = threading.Event(), threading.Event()
+    read = DurableView.snapshot
+
+    def slowly(view: DurableView) -> ec.Snapshot:
+        is_reading.set()
+        assert is_replaced.wait(10)
+        return read(view)
+
+    monkeypatch.setattr(DurableView, "snapshot", slowly)
+    delivery = view.to_parquet(tmp_path / "feed")
+    assert is_reading.wait(10)
+    engine.view("hits", view.filter(pl.col("n") > 1), replace=True)
+    is_replaced.set()
+    assert delivery.join(10)
+    assert pl.read_parquet(tmp_path / "feed/*.parquet").rows() == [("a", 2, 2, 1)]
     engine.close()

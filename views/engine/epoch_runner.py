@@ -185,6 +185,7 @@ class Running(EpochReads):
             with interrupts_deferred():
                 self.durability.flush(self._commit_metadata({}, {}))
                 self._publish(compiled)
+                self.readers.committed()
 
     def close(self) -> None:
         """Write what is not yet on disk, release the checkpoint, and end the threads of workers.

@@ -77,8 +77,6 @@ class ServedViews(ABC):
     def _flush(self) -> None:
         with self._turn:
             self._running.flush()
-        for delivery in self._deliveries():
-            delivery.wake()
 
     def _deliveries(self) -> tuple[Delivery, ...]:
         """Return the open deliveries of all views."""

@@ -36,7 +36,8 @@ from ..epochs.subscriptions import (
 )
 from ..plan.nodes import PlanId, Windowing
 from ..plan.plan import Plan
-from ..sinks.delivery import Delivery, Retry
+from ..sinks.delivery import Delivery
+from ..sinks.retry import Retry
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
 from .durable_view import DurableView

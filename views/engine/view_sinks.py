@@ -14,7 +14,7 @@ from evercurrent.core.data.schema import listed, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
-from ..sinks.delivery import Delivery, Retry
+from ..sinks.delivery import Delivery
 from ..sinks.delta_table import DeltaTableSink
 from ..sinks.fed_source import FedEngine, FedSource, require_diffs
 from ..sinks.function_sink import FunctionSink
@@ -23,6 +23,7 @@ from ..sinks.kafka_messages import MODES, Mode
 from ..sinks.kafka_topic import Producer, Send, kafka_topic, sent_by
 from ..sinks.origin import Origin
 from ..sinks.parquet_folder import ParquetFolder
+from ..sinks.retry import Retry
 from ..sinks.sink import Sink
 from ..sinks.sql_table import SqlTable
 from ..store import Store, store_at
@@ -316,6 +317,10 @@ class DeliverySubscription(Subscription):
 
     def pass_over(self, epoch: int) -> None:
         """Wake the delivery, though the epoch has not changed the view, so that it knows how far it is."""
+        self._wake()
+
+    def committed(self) -> None:
+        """Wake the delivery, as it gets an epoch with its commit."""
         self._wake()
 
     def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:

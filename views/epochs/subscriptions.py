@@ -145,6 +145,9 @@ class Subscription:
         if self.is_open and self.delivered == epoch - 1:
             self.delivered = epoch
 
+    def committed(self) -> None:
+        """Take note that epochs that waited for a commit have one now; subscribers have got them before."""
+
     def follow(self, view: Followed, change: SchemaChange | None, unread: Unread) -> None:
         """Go on with the view that replaces the one so far, with the delta of the epoch of the ``change``, if there is one.
 
@@ -387,6 +390,12 @@ class Readers:
             key: named if isinstance(named, int) else named.delivered
             for key, named in sorted(self._named.items())
         }
+
+    def committed(self) -> None:
+        """Let those know who wait for commits that there was one without another epoch."""
+        for named in self._named.values():
+            if isinstance(named, Subscription) and not named.is_closed:
+                named.committed()
 
     def notify(self, epoch: int, published: Mapping[str, ViewDelta], touched: Collection[str]) -> None:
         """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.

@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import polars as pl
@@ -18,45 +17,13 @@ from evercurrent.core.data.tags import tagged
 
 from ..concurrency.draining import DRAIN_SECONDS, drain_at_exit
 from .alarm import Alarm
+from .retry import Retry
 from .sink import Sink
 
 LOG = logging.getLogger("evercurrent")
 
 FINAL = (PlanError, InputError, SinkError, EpochGoneError)
 """Errors that trying again does not mend."""
-
-
-@tagged("views.sinks:Retry")
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How long a sink that failed is left alone: first so many seconds, then twice as long each time, at most so many.
-
-    >>> [Retry(first_seconds=1, most_seconds=5).pause(failures) for failures in (1, 2, 3, 4)]
-    [1.0, 2.0, 4.0, 5]
-    """
-
-    first_seconds: float = 0.5
-    most_seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        for name, seconds in (("first_seconds", self.first_seconds), ("most_seconds", self.most_seconds)):
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e6:
-                raise PlanError(f"Retry: {name}={seconds!r}; give seconds above 0")
-
-    @staticmethod
-    def of(retry: object) -> Retry:
-        """Return what was given, or the default for None.
-
-        Raises:
-            PlanError: it is something else.
-        """
-        if retry is not None and not isinstance(retry, Retry):
-            raise PlanError(f"retry={retry!r}; give ec.Retry(first_seconds=..., most_seconds=...)")
-        return retry or Retry()
-
-    def pause(self, failures: int) -> float:
-        """Return the seconds after so many failures one after the other."""
-        return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 60))
 
 
 class Snapshot(Protocol):
@@ -225,6 +192,7 @@ class Delivery:
         Raises:
             SinkError: the delivery has ended, or was closed, before that; or it is called by the sink's own function.
             CheckpointError: what waits could not be committed.
+            InputError: a subscriber waits for this thread, which waits for the end of the epoch to commit it.
         """
         self._require_other_thread("join()")
         until = self._of_view(self._view._make_durable)
@@ -292,7 +260,17 @@ class Delivery:
         try:
             return epoch()
         except InputError:
+            if not self._is_dropped:
+                raise
             return -1 if self.epoch is None else self.epoch
+
+    @property
+    def _is_dropped(self) -> bool:
+        try:
+            _ = self._view.epoch
+        except InputError:
+            return True
+        return False
 
     def _require_other_thread(self, what: str) -> None:
         if threading.current_thread() is self._thread:
@@ -326,7 +304,8 @@ class Delivery:
 
     def _attempt(self) -> None:
         try:
-            self._catch_up()
+            while not self._caught_up():
+                pass
         except BaseException as error:
             self._note(error)
             return
@@ -354,6 +333,17 @@ class Delivery:
             "%s failed at epoch %s: %s: %s%s", self._where, self.epoch, type(error).__name__, first_line(error), then,
             extra={"event": "sink", "view": self._view.name},
         )  # fmt: skip
+
+    def _caught_up(self) -> bool:
+        """Write every epoch, or return False if the view was replaced while it was read."""
+        view = self._view
+        try:
+            self._catch_up()
+        except InputError:
+            if self._view is view:
+                raise
+            return False
+        return True
 
     def _catch_up(self) -> None:
         """Write every epoch that the sink does not have, from where the sink itself says that it is."""
