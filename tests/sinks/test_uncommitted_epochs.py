@@ -171,3 +171,25 @@ def test_a_view_that_is_replaced_while_its_sink_reads_it_is_written_on(
     assert delivery.join(10)
     assert pl.read_parquet(tmp_path / "feed/*.parquet").rows() == [("a", 2, 2, 1)]
     engine.close()
+
+
+def test_a_view_that_is_filled_at_the_opening_is_in_a_commit(tmp_path: Path) -> None:
+    """Its sink was refused: after the last commit there was no such view."""
+
+    def opened(column: str) -> tuple[ec.Engine, ec.View]:
+        engine = ec.Engine(checkpoint=ec.Checkpoint(tmp_path / "checkpoint", every=100))
+        rows = engine.source("log", {"ip": pl.String}, retained=True)
+        return engine, engine.view("hits", rows.group_by("ip").len(column), replace=True)
+
+    engine, _ = opened("n")
+    engine.push("log", {"ip": ["a"]})
+    engine.close()
+    engine, view = opened("hits")
+    engine.push("log", {"ip": ["b"]})
+    deltas: list[pl.DataFrame] = []
+    begun = threading.Event()
+    view.foreach(lambda delta: (deltas.append(delta), begun.set()), name="mine")
+    assert begun.wait(10)
+    assert deltas[0].rows() == [("a", 1, 2, 1)]
+    engine.close()
+    assert deltas[1].rows() == [("b", 1, 3, 1)]

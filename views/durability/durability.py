@@ -397,12 +397,12 @@ class Durability:
         return tuple(sorted(self._now().log.epochs()))
 
     def bear(self, views: Iterable[str], epoch: int) -> None:
-        """Record that these views begin in this epoch, some of them in place of others."""
+        """Record that these views begin in this epoch, which is committed at once, some of them in place of others."""
         opened = self._now()
         born = {**opened.past.born, **dict.fromkeys(views, epoch)}
         opened.past.born = opened.readers.born = born
         opened.facts = with_replaced(opened.facts, born, opened.replacing)
-        opened.replacing = {}
+        opened.replacing, opened.is_due = {}, True
 
     @property
     def replaced(self) -> dict[str, tuple[int, pl.Schema]]:
