@@ -47,7 +47,7 @@ from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_type
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
 from .plan_match import check_plan, is_same_record, plan_record
-from .replaced_columns import ColumnTexts, columns_before, with_replaced
+from .replaced_columns import ColumnTexts, with_replaced
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
@@ -398,17 +398,12 @@ class Durability:
 
     def bear(self, views: Iterable[str], epoch: int) -> None:
         """Record that these views begin in this epoch, which is committed at once, some of them in place of others."""
-        opened = self._now()
-        born = {**opened.past.born, **dict.fromkeys(views, epoch)}
-        opened.past.born = opened.readers.born = born
-        opened.facts = with_replaced(opened.facts, born, opened.replacing)
-        opened.replacing, opened.is_due = {}, True
+        self._now().bear(views, epoch)
 
     @property
     def replaced(self) -> dict[str, tuple[int, pl.Schema]]:
         """The first epochs of views that have replaced others, and the columns before."""
-        opened = self._now()
-        return columns_before(opened.facts, opened.past.born)
+        return self._now().replaced
 
     @property
     def maps_states(self) -> bool:

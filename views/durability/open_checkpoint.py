@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+
+import polars as pl
 
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
@@ -23,7 +25,7 @@ from ..store import Store
 from ..store.protocol import Abandoned
 from ..store.syncing import is_ending
 from .input_log import InputLog
-from .replaced_columns import ColumnTexts
+from .replaced_columns import ColumnTexts, columns_before, with_replaced
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
 
@@ -69,6 +71,18 @@ class OpenCheckpoint:
         if self.past.waiting:
             return self.past.waiting[-1].epoch
         return 0 if self.log.last is None else self.log.last.epoch
+
+    def bear(self, views: Iterable[str], epoch: int) -> None:
+        """See ``Durability.bear``."""
+        born = {**self.past.born, **dict.fromkeys(views, epoch)}
+        self.past.born = self.readers.born = born
+        self.facts = with_replaced(self.facts, born, self.replacing)
+        self.replacing, self.is_due = {}, True
+
+    @property
+    def replaced(self) -> dict[str, tuple[int, pl.Schema]]:
+        """See ``Durability.replaced``."""
+        return columns_before(self.facts, self.past.born)
 
     def figures(self) -> dict[str, Any]:
         """See ``Durability.figures``."""
