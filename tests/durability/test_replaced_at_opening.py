@@ -1,4 +1,4 @@
-"""A program that starts again with ``replace=True`` takes the place of a view of its checkpoint, and readers are told."""
+"""A program that starts again with ``replace=True`` takes the place of a view of its checkpoint, and readers get the change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def begun(folder: Path, *, is_killed: bool) -> Path:
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
 @pytest.mark.parametrize("after", [MAX, MOST], ids=["same columns", "other columns"])
-def test_named_subscriptions_are_told(tmp_path: Path, after: pl.Expr, is_killed: bool) -> None:
+def test_named_subscriptions_get_the_change(tmp_path: Path, after: pl.Expr, is_killed: bool) -> None:
     folder = begun(tmp_path, is_killed=is_killed)
     last = 1 if is_killed else 2
     engine, view = opened(folder, after)
@@ -85,7 +85,9 @@ def test_without_it_a_view_that_is_another_one_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
-def test_subscriptions_are_told_after_another_driver_has_replaced_it(tmp_path: Path, buckets: int) -> None:
+def test_subscriptions_get_the_change_after_another_driver_has_replaced_it(
+    tmp_path: Path, buckets: int
+) -> None:
     folder = begun(tmp_path, is_killed=False)
     if buckets > 1:
         rebucket(store_at(folder), buckets)

@@ -36,7 +36,7 @@ class PlanMatch:
     computed before the first epoch, since an empty state would stand for all rows that came so far. ``unclaimed`` describes
     the gone states that no change of a declaration explains. ``evolution`` describes states that differ only by the
     columns of sources, if these have changed; they are among the ``unchanged``. ``replaced`` are the changed views whose
-    subscriptions are told of it, with the columns before.
+    subscriptions get the change, with the columns before.
     """
 
     unchanged: frozenset[str]

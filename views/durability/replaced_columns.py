@@ -50,4 +50,4 @@ def _dtype_of(text: str) -> pl.DataType | type[pl.DataType]:
     try:
         return dtype_of_text(text)
     except ValueError:
-        return pl.Unknown  # A type of another version of polars: the change has to be told all the same.
+        return pl.Unknown  # A type of another version of polars: subscriptions get the change all the same.
