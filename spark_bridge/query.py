@@ -103,7 +103,8 @@ def run(
     micro-batches, which wait for it; it is in ``query.views`` when the call returns. With ``background=True`` it is filled
     by a thread while micro-batches continue; they wait only while the changes of the last ones are applied to it. If it
     cannot be filled, the call raises and the query is as it was. When a query is started again with more views, these are
-    filled in the same way; one that is no longer declared is dropped with ``Checkpoint(path, drop=("name",))``.
+    filled in the same way; one that is no longer declared is dropped with ``Checkpoint(path, drop=("name",))``, and one that is
+    declared in another way replaces that of the checkpoint with ``replace=True``.
 
     Sources may come and go, too: ``engine.source``, and ``query.add_streams`` gives it the rows; ``engine.drop_source``. Spark's
     query is ended between two micro-batches for that, and started again on the same offsets; so it is for each declaration under
