@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.data.errors import EpochGoneError, InputError
 
 from ..concurrency.turns import Turn
+from ..epochs.history import BEFORE_ALL
 from ..epochs.subscriptions import Followed, OnSchema, Subscription
 
 
@@ -92,7 +93,7 @@ async def followed(
                     since = int(frame["_epoch"][0])
                 if on_schema is not None:
                     on_schema(change)
-                since = max(since, change.epoch - 1)
+                since = BEFORE_ALL  # Of the new view, which has all its rows there.
             try:
                 deltas = view.deltas(since)
                 frames = iter(deltas)

@@ -121,12 +121,14 @@ class Published:
             return self._view(view).rows_of(row)
 
     def require(self, view: str, since: int) -> None:
-        """Check that the deltas of a view after this epoch are retained.
+        """Check that the deltas of a view after this epoch are retained, and that its present definition had begun.
 
         Raises:
-            EpochGoneError: they are no longer retained.
+            EpochGoneError: they are no longer retained, or it had not.
         """
-        self._view(view).history.require(since, self.waiting)
+        history = self._view(view).history
+        history.require_present(since)
+        history.require(since, self.waiting)
 
     def deltas(self, view: str, since: int) -> Iterator[pl.DataFrame]:
         """The deltas of a view after this epoch, in frames of the caller's own.

@@ -62,6 +62,8 @@ class Tracer:
         names = list(self._plan.keys_of(place)) or schema.names()
         lookup_values = row_values(view, schema, _by_name(where, names, key, schema.names()))
         begins = now.begins(view)
+        if since is not None:
+            now.require(view, since)
         frames = _all_deltas(now, view) if since is None else now.deltas(view, since)
         rows = {
             frame.item(0, EPOCH): part

@@ -99,6 +99,18 @@ class Retained:
         """The first epoch of the present definition."""
         return max(self.born + 1, 0 if self.older is None else self.older.first(self.view))
 
+    def require_present(self, epoch: int) -> None:
+        """Check that what a reader has as of this epoch is of the present definition: its deltas take back no rows of another one.
+
+        Raises:
+            EpochGoneError: it is not.
+        """
+        if BEFORE_ALL < epoch < self.first and not self.is_forked:
+            raise EpochGoneError(
+                f"view {self.view!r}: its present definition begins at epoch {self.first}, so that there are no deltas of it "
+                f"after epoch {epoch}; start from view.snapshot()"
+            )
+
     def require(self, epoch: int, waiting: Sequence[EvaluatedEpoch] = ()) -> None:
         """Check that the deltas of all epochs after this one are retained.
 
