@@ -59,9 +59,12 @@ class Change:
         """Add a source that has had no input."""
         self.untouched.add(source)
 
-    def fill(self, view: str, backfill: Mapping[str, Callable[[], Delta]]) -> None:
-        """Fill a view, in an epoch."""
-        self.filled.append(view)
+    def fill(self, view: View, backfill: Mapping[str, Callable[[], Delta]]) -> None:
+        """Fill a view, in an epoch. Those who find it before the change is done wait for that."""
+        view._is_being_declared = True
+        self.done.append(view._declared)
+        self.undo.append(lambda: view._declared(f"view {view.name!r} could not be declared in that way"))
+        self.filled.append(view.name)
         self.backfill |= backfill
         self.has_epoch = True
 

@@ -179,7 +179,7 @@ class Declarations:
         name, where = view.name, f"view {view.name!r}"
         existing = self._views.get(name)
         with self._changes.change(where, [] if existing is None else [existing]) as change:
-            change.fill(name, backfill)
+            change.fill(view, backfill)
             if filling is None:
                 change.done.append(lambda: self._running.fills.stop(name, REPLACED_MEANWHILE))
             else:

@@ -40,6 +40,7 @@ from ..sinks.delivery import Delivery
 from ..sinks.retry import Retry
 from .asynchronous import followed
 from .consumers import Reader, check_reader, require_one_pane
+from .declared_view import Declared
 from .durable_view import DurableView
 from .fills import Filling, FillProgress
 from .retained_deltas import Deltas
@@ -50,7 +51,7 @@ from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_place
 
 
 @tagged("views.view:View")
-class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
+class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
     """A named collection whose contents the engine keeps current. Made by ``Engine.view``.
 
     It is a collection, so further views can be declared on it. It equals its definition over all input so far, unless its
@@ -79,8 +80,6 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
     ) -> None:
         super().__init__(plan, place, windowing)
         self._keeper = engine
-        self._gone = ""
-        """The reason why it cannot be used any more; empty while it can."""
         self._filling: Filling | None = None
         """What fills it, until it is ready."""
         self._history = History(name, retain)
@@ -101,16 +100,17 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
             InputError: the view was dropped or replaced.
             NotFilledError: it is still being filled, or that has failed.
         """
-        if self._gone:
-            raise InputError(self._gone)
+        if reason := self._reason_gone:
+            raise InputError(reason)
         if self._filling is not None:
             raise self._filling.refusal()
         return self._keeper
 
     @property
     def _unreadable(self) -> str:
-        """Why its rows cannot be read here: it is gone, or a query has them; else empty."""
-        return self._gone or self._keeper.elsewhere(self.name)
+        """Why its rows cannot be read here: it is gone or being filled, or a query has them; else empty."""
+        filling = self.filling
+        return self._reason_gone or (repr(filling) if filling else self._keeper.elsewhere(self.name))
 
     @property
     def _turn(self) -> Turn:
@@ -422,8 +422,6 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         """Name, epoch, size and the first rows; or how far it is filled, that it is gone, or where its rows are."""
         if reason := self._unreadable:
             return f"View {self.name!r}: {reason}"
-        if (filling := self.filling) is not None:
-            return f"View {self.name!r}: {filling!r}"
         now = self.snapshot()
         return f"View {self.name!r} at epoch {now.epoch}\n{printable(now.frame)}"
 
@@ -431,8 +429,6 @@ class View(Collection, ReadForms, Outputs, Questions, OfOneEngine):
         """Name, epoch and contents, for notebooks; or how far it is filled, that it is gone, or where its rows are."""
         if reason := self._unreadable:
             return f"<p>{escape(reason)}</p>"
-        if (filling := self.filling) is not None:
-            return f"<p>{escape(repr(filling))}</p>"
         now = self.snapshot()
         title = f"<b>{escape(self.name)}</b> at epoch {now.epoch}, {counted(now.frame.height)}"
         return f"<p>{title}</p>{printable(now.frame)._repr_html_()}"
