@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from evercurrent import loading as _loading
 
 if _loading.is_command():  # Before polars is imported.
-    _loading.end_silently_at_interrupts()
+    _loading.begin()
 
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import (

@@ -2,8 +2,8 @@
 
 import sys
 
+from evercurrent import loading
 from evercurrent.core.data.release import install_command
-from evercurrent.loading import INTERRUPTED, raise_at_interrupts
 
 LIBRARIES = ("rich", "typer")
 
@@ -19,9 +19,9 @@ def main() -> None:
     try:
         from evercurrent.views.cli import app
 
-        raise_at_interrupts()
+        loading.end()
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(loading.INTERRUPTED)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in LIBRARIES:
             raise

@@ -1,5 +1,10 @@
-"""Ctrl-C while the command is loaded: Python would print a traceback out of the libraries, whose import takes a second."""
+"""The command while it is loaded, for most of a second: Ctrl-C ends it silently, and Python looks for no garbage.
 
+Python would print a traceback out of the libraries; and of what is loaded nothing is garbage, which it looks for several times meanwhile,
+and twice when it ends.
+"""
+
+import gc
 import os
 import signal
 import sys
@@ -22,18 +27,21 @@ def is_command() -> bool:
     return os.path.basename(program).removesuffix(".exe") == "evercurrent"
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)  # Nothing has been printed or begun.
-
-
-def end_silently_at_interrupts() -> None:
-    """Let Ctrl-C end the process silently from now on, unless the program has a way of its own."""
+def begin() -> None:
+    """Let Ctrl-C end the process silently, unless the program has a way of its own, and look for no garbage."""
+    gc.disable()
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
-def raise_at_interrupts() -> None:
-    """Let Ctrl-C raise ``KeyboardInterrupt`` again."""
+def end() -> None:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` again, and look for garbage among what is made from now on, also when Python ends."""
+    gc.freeze()
+    gc.enable()
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)  # Nothing has been printed or begun.

@@ -205,3 +205,22 @@ def test_an_interrupt_after_that_is_an_exception_again() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
     assert ended.stdout.splitlines()[-1] == "_end default_int_handler"
+
+
+def test_no_garbage_is_looked_for_while_it_is_loaded_and_then_among_what_is_new() -> None:
+    program = (
+        "import gc, sys; sys.argv = ['evercurrent', '--version']\n"
+        "import evercurrent\n"
+        "loading = gc.isenabled(), gc.get_freeze_count() > 0\n"
+        "from evercurrent.__main__ import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print(loading, (gc.isenabled(), gc.get_freeze_count() > 0))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
+    assert ended.stdout.splitlines()[-1] == "(False, False) (True, True)"
+
+
+def test_a_program_that_imports_it_looks_for_garbage_as_before() -> None:
+    program = "import gc, evercurrent; print(gc.isenabled(), gc.get_freeze_count())"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
+    assert ended.stdout == "True 0\n"
