@@ -124,6 +124,12 @@ class Outputs(ABC):
         """
         if mode not in ("merge", "append"):
             raise PlanError(f"view {self.name!r}: to_delta: mode={mode!r}; there are 'merge' and 'append'")
+        if not isinstance(path, str | Path) or not str(path):
+            raise PlanError(f"view {self.name!r}: to_delta: path={path!r}; give a path or a url")
+        if storage_options is not None and not isinstance(storage_options, Mapping):
+            raise PlanError(
+                f"view {self.name!r}: to_delta: storage_options={storage_options!r}; give a dictionary of texts"
+            )
         if mode == "append" and key is not None:
             raise PlanError(
                 f"view {self.name!r}: to_delta: key={key!r} goes with mode='merge'; leave out one of the two"
@@ -257,10 +263,15 @@ class Outputs(ABC):
         Raises:
             PlanError: there is no such source, or it does not take rows back.
         """
-        declared = engine.sources.get(source)
+        sources = getattr(engine, "sources", None)
+        if sources is None:
+            raise PlanError(
+                f"view {self.name!r}: to_source: {engine!r} is no engine; give the engine that is fed, and the name of a source"
+            )
+        declared = sources.get(source) if isinstance(source, str) else None
         if declared is None:
             raise PlanError(
-                f"view {self.name!r}: to_source: there is no source {source!r}; there are {listed(engine.sources)}"
+                f"view {self.name!r}: to_source: there is no source {source!r}; there are {listed(sources)}"
             )
         require_diffs(self.name, source, declared.kind)
         return self._deliver(
@@ -293,7 +304,12 @@ class Outputs(ABC):
         return self._deliver(lambda _, remembered: FunctionSink(function, remembered), name, "deltas", retry)
 
     def _required_keys(self, method: str, key: Key) -> tuple[str, ...]:
-        keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
+        names = self._keys() if key is None else (key,) if isinstance(key, str) else key
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise PlanError(
+                f"view {self.name!r}: {method}: key={key!r}; give the name of a column, or a list of names"
+            )
+        keys = tuple(names)
         require_columns(f"{method} of view {self.name!r}", self.schema, keys)
         if not keys:
             raise PlanError(
