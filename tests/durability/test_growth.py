@@ -132,6 +132,19 @@ def test_records_of_old_commits_are_one_file(tmp_path: Path, monkeypatch: pytest
         assert len(CommitLog(LocalStore(tmp_path)).epochs()) == 301
 
 
+def test_files_stay_as_many_when_no_engine_is_open_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that is run each hour never made as many commits in one process as a sweep waits for."""
+    monkeypatch.setattr(durability, "SWEEP_EVERY", 8)
+    counts = []
+    for number in range(30):
+        with each_epoch_committed(), opened(tmp_path, keep=4, grace="1us") as engine:
+            feed(engine, range(3 * number, 3 * number + 3))
+        counts.append(len(files(tmp_path)))
+    assert max(counts[15:]) <= max(counts[5:15]) + 4, counts
+
+
 @pytest.mark.parametrize("raises", [ValueError, KeyboardInterrupt])
 def test_files_are_deleted_although_subscribers_raise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: type[BaseException]

@@ -70,6 +70,24 @@ def test_files_stay_as_many_in_a_long_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert again.epochs.clocks.watermarks() == steady.epochs.clocks.watermarks()
 
 
+def test_files_stay_as_many_when_no_process_runs_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that was killed each minute, or run each hour, never had as many epochs in one process as upkeep waits for."""
+    monkeypatch.setattr(upkeep, "EVERY", 16)
+    offering = Offering(PLAN, LocalStore(tmp_path), buckets=2, full_every=8)
+    options, turn, counts = ec.Checkpoint(tmp_path, keep=8, grace="0s"), Turn(), []
+    for number, frame in enumerate(TINY[:120]):
+        if number % 5 == 0:
+            kept = Upkeep(turn, lambda: offering.epochs, options, lambda: None, lambda: False)
+        with turn:
+            offering.offer(number, {"hits": frame})
+        kept.after_epoch()
+        kept.join()
+        counts.append(files(tmp_path))
+    assert max(counts[60:]) <= max(counts[20:60]) + 8, counts
+
+
 def test_what_is_needed_is_copied_out_of_files_that_are_mostly_not(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     offering = Offering(PLAN, store, buckets=2)

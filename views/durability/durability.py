@@ -152,12 +152,11 @@ class Durability:
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
         note = store.acknowledged()
-        if (
-            self._checkpoint.every == 1 and self._checkpoint.resident_bytes is None
-        ):  # Else a commit each time is better.
+        if self._checkpoint.every == 1 and self._checkpoint.resident_bytes is None:
             self._open.inputs = entered_log(store, self._lock)
         if last is None:
             return None
+        self._open.commits = max(0, len(log.epochs()) - self._checkpoint.keep - self._checkpoint.full_every)
         last = earlier.renewed(last)
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:

@@ -52,6 +52,7 @@ class OpenCheckpoint:
     writer: str | None = None
     """The writer of the last known commit: this engine, or the one that it has gone on from."""
     commits: int = 0
+    """The commits since files were last deleted; when it is opened, those that could be dropped, whichever processes made them."""
     committed_at: float = field(default_factory=time.monotonic)
     inputs: InputLog | None = None
     may_log: bool = False

@@ -43,15 +43,22 @@ class Upkeep:
         self._also = also
         self._is_read_elsewhere = is_read_elsewhere
         self.deleting = Guard()
-        self._count = 0
+        self._looked_at: int | None = None
+        """The epoch at which files were last looked at; before that, the one before the first of this process."""
         self._thread: Thread | None = None
 
     def after_epoch(self) -> None:
-        """Begin, if it is time, and return at once."""
-        self._count += 1
-        if self._count < EVERY or (self._thread is not None and self._thread.is_alive()):
+        """Begin, if it is time, and return at once.
+
+        It is time at each multiple of so many epochs, whichever processes ran them: one may end before it has run as many.
+        """
+        epoch = self._epochs().last.epoch
+        if self._looked_at is None:
+            self._looked_at = epoch - 1
+        is_due = epoch // EVERY > self._looked_at // EVERY
+        if not is_due or (self._thread is not None and self._thread.is_alive()):
             return
-        self._count = 0
+        self._looked_at = epoch
         self._thread = Thread(target=self._run, daemon=True, name="evercurrent-upkeep")
         self._thread.start()
 
