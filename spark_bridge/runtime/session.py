@@ -16,6 +16,7 @@ from evercurrent.core.data.errors import EvercurrentError, PlanError
 from evercurrent.core.data.release import install_command
 
 from .early_worker import as_program
+from .file_managers import quick_file_manager
 from .java import ensure_java
 from .spark_versions import OLDEST, spark_version
 
@@ -54,6 +55,7 @@ def local_settings(cores: int = 2) -> dict[str, str]:
     """
     return {
         **cluster_settings(),
+        **quick_file_manager(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

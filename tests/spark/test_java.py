@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from evercurrent.core.data.release import install_command
 from evercurrent.spark_bridge.runtime import java
+from evercurrent.spark_bridge.runtime.file_managers import quick_file_manager
 from evercurrent.spark_bridge.runtime.java import Java, JavaMissingError, ensure_java, java_at, shim
 from evercurrent.spark_bridge.runtime.session import SparkMissingError, local_session, local_settings
 from thinned import IS_LONG
@@ -232,6 +234,33 @@ def test_a_session_that_runs_is_taken(spark):
     assert local_session("another") is spark
     settings = local_settings(cores=2)
     assert {name: spark.conf.get(name) for name in settings} == settings
+
+
+def test_its_checkpoints_are_written_by_a_class_of_this_spark(spark):
+    ((name, file_manager),) = quick_file_manager().items()
+    assert spark.conf.get(name) == file_manager
+    assert spark._jvm.java.lang.Class.forName(file_manager).getSimpleName() == file_manager.rpartition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("held", "setting"),
+    [
+        ("streaming/checkpointing/FileSystemBasedCheckpointFileManager", "streaming.checkpointing.FileSystemBasedCheckpointFileManager"),
+        ("streaming/FileSystemBasedCheckpointFileManager", "streaming.FileSystemBasedCheckpointFileManager"),
+        ("streaming/CheckpointFileManager", None),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_a_spark_that_has_no_such_class_is_left_as_it_is(held, setting, tmp_path, monkeypatch):
+    package = "org/apache/spark/sql/execution"
+    (tmp_path / "jars").mkdir()
+    with zipfile.ZipFile(tmp_path / "jars" / "spark-sql_2.13-4.9.0.jar", "w") as jar:
+        jar.writestr(f"{package}/{held}.class", b"")
+    if held is None:
+        (tmp_path / "jars" / "spark-sql_2.13-4.9.0.jar").write_bytes(b"no jar")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    expected = None if setting is None else f"{package.replace('/', '.')}.{setting}"
+    assert next(iter(quick_file_manager().values()), None) == expected
 
 
 @pytest.mark.parametrize(
