@@ -287,7 +287,8 @@ class Outputs(ABC):
         """Call a function with each delta, in a thread of its own; first with the contents, each row with its count.
 
         A delta at which it raises is passed again, after a pause. The last epoch that it has taken is remembered under ``name``
-        in the next commit, so that after a crash the last ones may be passed once more: look at ``_epoch``.
+        in the next commit, so that after a crash the last ones may be passed once more: look at ``_epoch``. A crash before the
+        first such commit begins anew, with the contents as of a later epoch.
 
         Args:
             function: takes a frame of the view's columns, ``_epoch`` and ``_diff``.
