@@ -75,6 +75,21 @@ def counted(count: int, what: str = "row") -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def option_names(option: str, names: object) -> tuple[str, ...]:
+    """Return the names that an option gives: one, several in a list or tuple, or none.
+
+    >>> option_names("key", "a"), option_names("key", ["a", "b"]), option_names("key", None)
+    (('a',), ('a', 'b'), ())
+
+    Raises:
+        PlanError: they are something else.
+    """
+    several = () if names is None else (names,) if isinstance(names, str) else names
+    if not isinstance(several, (list, tuple)) or not all(isinstance(name, str) for name in several):
+        raise PlanError(f"{option}={names!r}; give the name of a column, or several in a list")
+    return tuple(several)
+
+
 def require_columns(where: str, schema: pl.Schema, names: Iterable[str]) -> None:
     """Check that all names are columns of the schema.
 

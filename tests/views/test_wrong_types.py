@@ -30,6 +30,29 @@ Refused = Callable[[Any, Any, Any], object]
         (lambda _, __, view: view.foreach(print, name=None), r"name=None; a name is text"),
         (lambda _, __, view: view.follow(on_schema=3), r"on_schema=3; give a function of one SchemaChange"),
         (lambda _, __, view: view.to_parquet(3), r"folder=3; give a path, or a url"),
+        (
+            lambda engine, *_: engine.source("other", {"k": pl.Int64}, kind="upsert", key=3),
+            r"key=3; give the name of a column",
+        ),
+        (lambda engine, *_: engine.source("other", {"k": pl.Int64}, kind=pl.DataFrame()), r"unknown kind"),
+        (
+            lambda engine, *_: engine.source("other", {"k": pl.Int64}, event_time=["k"]),
+            r"event_time=\['k'\]; give the name of a column",
+        ),
+        (
+            lambda engine, *_: engine.source(
+                "other", {"k": pl.Int64}, kind="upsert", key="k", sequence_by=pl.col("k")
+            ),
+            r"sequence_by=.*; give the name of a column",
+        ),
+        (lambda engine, *_: engine.drop_source([]), r"there is no source"),
+        (lambda _, __, view: view.changes(key=b"k"), r"key=b'k'; give the name of a column"),
+        (lambda _, __, view: view.read(pl.DataFrame()), r"(?s)epoch=.*; give the number of an epoch"),
+        (
+            lambda _, __, view: view.subscribe(print, queue=2, on_full=pl.DataFrame()),
+            r"there are 'wait', 'drop' and 'fail'",
+        ),
+        (lambda _, __, view: view.to_delta("there", mode=pl.DataFrame()), r"there are 'merge' and 'append'"),
     ],
 )
 def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> None:
@@ -41,3 +64,10 @@ def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> 
         call(engine, rows, view)
     assert list(engine.views) == ["v"]
     assert view.read().rows() == [(1, 1)]
+
+
+def test_a_limit_may_be_any_number() -> None:
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("rows", {"k": pl.Int64}, retained=True).group_by("k").len("n"))
+    engine.push("rows", {"k": [1]})
+    assert view.lineage({"k": 1}, limit=2**70)["rows"]["k"].to_list() == [1]

@@ -10,7 +10,14 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import DIFF, forbid_reserved, listed, require_booleans, require_columns
+from evercurrent.core.data.schema import (
+    DIFF,
+    forbid_reserved,
+    listed,
+    option_names,
+    require_booleans,
+    require_columns,
+)
 from evercurrent.core.data.tags import tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
@@ -188,9 +195,9 @@ def declare(
             f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
         )
     require_booleans(where, bounded=bounded, strict=strict, trusted=trusted, retained=retained)
-    if kind not in ("append", "diffs", "upsert"):
+    if not isinstance(kind, str) or kind not in ("append", "diffs", "upsert"):
         raise PlanError(f"{where}: unknown kind {kind!r}; there are 'append', 'diffs' and 'upsert'")
-    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    keys = option_names(f"{where}: key", key)
     if (kind == "upsert") != bool(keys):
         raise PlanError(f"{where}: key= goes with kind='upsert', and an upsert source needs one")
     if (kind != "diffs" and (strict or trusted)) or (strict and trusted):
@@ -198,6 +205,8 @@ def declare(
     require_columns(where, types, keys)
     sequence = _sequence(where, types, kind, keys, sequence_by)
     if event_time is not None:
+        if not isinstance(event_time, str):
+            raise PlanError(f"{where}: event_time={event_time!r}; give the name of a column")
         require_columns(where, types, [event_time])
         require_time(where, event_time, types[event_time])
     specification = declared_watermark(where, watermark, types, event_time, appends=kind == "append")
@@ -261,12 +270,7 @@ def _sequence(
     Raises:
         PlanError: a column does not exist or cannot be ordered, or the source is of another kind.
     """
-    names = (sequence_by,) if isinstance(sequence_by, str) else sequence_by or ()
-    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
-        raise PlanError(
-            f"{where}: sequence_by={sequence_by!r}; give the name of a column, or several in a list"
-        )
-    names = tuple(names)
+    names = option_names(f"{where}: sequence_by", sequence_by)
     if names and kind != "upsert":
         raise PlanError(
             f"{where}: sequence_by= goes with kind='upsert', where rows replace the row of their key"

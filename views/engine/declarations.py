@@ -441,6 +441,6 @@ def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> l
 
 
 def _named(kind: str, name: str, declared: Mapping[str, Any]) -> Any:
-    if name not in declared:
+    if not isinstance(name, str) or name not in declared:
         raise PlanError(f"there is no {kind} {name!r}; there are {listed(declared)}")
     return declared[name]

@@ -13,6 +13,7 @@ from ..compiler.builder import Compiled
 from ..concurrency.giving_way import GivingWay
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
+from ..epochs.records import require_epoch
 from .published import Published
 from .publisher import Publisher
 
@@ -123,6 +124,8 @@ class EpochReads(ABC):
             EpochGoneError: the checkpoint has no commit of that epoch.
             InputError: the epoch is still to come, or there is no checkpoint.
         """
+        if epoch is not None:
+            require_epoch(view, "epoch", epoch)
         with self.reading(view) as now:
             if epoch is not None and epoch != now.epoch:
                 return self._publisher.contents_then(now, view, epoch)

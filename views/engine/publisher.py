@@ -12,7 +12,6 @@ from evercurrent.core.data.errors import InputError
 
 from ..compiler.builder import Compiled
 from ..durability.durability import Durability
-from ..epochs.records import require_epoch
 from ..epochs.run_log import RunLog, RunRecorder
 from .published import Published, PublishedView
 from .roles import EpochResult
@@ -83,7 +82,6 @@ class Publisher:
             EpochGoneError: the checkpoint has no commit of that epoch.
             InputError: the epoch is still to come, or there is no checkpoint.
         """
-        require_epoch(view, "epoch", epoch)
         if epoch > now.epoch:
             raise InputError(
                 f"view {view!r}: epoch {epoch} is still to come, the engine is at epoch {now.epoch}"

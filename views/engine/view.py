@@ -12,7 +12,7 @@ import polars as pl
 
 from evercurrent.core.columns.json_texts import printable
 from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError
-from evercurrent.core.data.schema import DIFF, EPOCH, counted, require_columns
+from evercurrent.core.data.schema import DIFF, EPOCH, counted, option_names, require_columns
 from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
@@ -210,8 +210,9 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             PlanError: a key is not a column of the view.
             EpochGoneError: the deltas are no longer all retained.
         """
-        keys = self._keys() if key is None else (key,) if isinstance(key, str) else tuple(key)
-        require_columns(f"changes of view {self.name!r}", self.schema, keys)
+        where = f"changes of view {self.name!r}"
+        keys = self._keys() if key is None else option_names(f"{where}: key", key)
+        require_columns(where, self.schema, keys)
         return (change_rows(frame, keys) for frame in self.deltas(since))
 
     def subscribe(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import listed, require_columns
+from evercurrent.core.data.schema import listed, option_names, require_columns
 
 from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread, require_plain_function
 from ..epochs.view_deltas import ViewDelta
@@ -122,7 +122,7 @@ class Outputs(ABC):
             PlanError: deltalake is missing, or the view has no key.
             SinkError: a column has a type that the table does not hold exactly.
         """
-        if mode not in ("merge", "append"):
+        if not isinstance(mode, str) or mode not in ("merge", "append"):
             raise PlanError(f"view {self.name!r}: to_delta: mode={mode!r}; there are 'merge' and 'append'")
         if not isinstance(path, str | Path) or not str(path):
             raise PlanError(f"view {self.name!r}: to_delta: path={path!r}; give a path or a url")
@@ -215,7 +215,7 @@ class Outputs(ABC):
             PlanError: there is no such mode, the view has no key, or ``to`` is neither.
             SinkError: a column has a type that JSON does not hold.
         """
-        if mode not in MODES:
+        if not isinstance(mode, str) or mode not in MODES:
             raise PlanError(f"view {self.name!r}: to_kafka: mode={mode!r}; there are {listed(MODES)}")
         is_changes = mode == "changes" and key is None and not self._keys()
         keys = () if is_changes else self._required_keys("to_kafka", key)
@@ -305,12 +305,7 @@ class Outputs(ABC):
         return self._deliver(lambda _, remembered: FunctionSink(function, remembered), name, "deltas", retry)
 
     def _required_keys(self, method: str, key: Key) -> tuple[str, ...]:
-        names = self._keys() if key is None else (key,) if isinstance(key, str) else key
-        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-            raise PlanError(
-                f"view {self.name!r}: {method}: key={key!r}; give the name of a column, or a list of names"
-            )
-        keys = tuple(names)
+        keys = self._keys() if key is None else option_names(f"view {self.name!r}: {method}: key", key)
         require_columns(f"{method} of view {self.name!r}", self.schema, keys)
         if not keys:
             raise PlanError(

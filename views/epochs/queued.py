@@ -152,12 +152,12 @@ def require_queue(where: str, size: object, on_full: object, name: object, on_sc
         PlanError: they make no sense, or the subscription has a name.
     """
     if size is None:
-        if on_full != "wait":
+        if not isinstance(on_full, str) or on_full != "wait":
             raise PlanError(f"{where}: on_full={on_full!r} goes with queue=, the most deltas that wait")
         return
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise PlanError(f"{where}: queue={size!r}; give the most deltas that wait, a whole number from 1")
-    if on_full not in get_args(OnFull):
+    if not isinstance(on_full, str) or on_full not in get_args(OnFull):
         raise PlanError(f"{where}: on_full={on_full!r}; there are 'wait', 'drop' and 'fail'")
     if on_schema is not None:
         raise PlanError(

@@ -36,6 +36,10 @@ class IcebergTable:
             from pyiceberg.catalog import Catalog, load_catalog
         except ImportError:
             raise PlanError(f"to_iceberg needs pyiceberg; type: {install_command('iceberg')}") from None
+        if not isinstance(catalog, Catalog | Mapping):
+            raise PlanError(
+                f"view {name!r}: to_iceberg: catalog={catalog!r}; give a catalog of pyiceberg, or its properties as a dictionary"
+            )
         self._catalog = catalog if isinstance(catalog, Catalog) else load_catalog("evercurrent", **catalog)
         self._name, self._keys, self._property, self._origin = (
             table,

@@ -149,7 +149,7 @@ def lineage(
                 f"source {label!r} has not kept when its rows came, so the first {limit} of {part.height:,} need not be the newest; "
                 "declare its event_time=, or make the engine with Engine(record=True)"
             )
-    cut = {label: part.head(int(limit)) for label, part in rows_by_end.items()}
+    cut = {label: part.head(min(int(limit), part.height)) for label, part in rows_by_end.items()}
     edges = tuple((f"n{start}", f"n{end}") for start, end in dict.fromkeys(trace.edges))
     return Lineage(name, cut, _stages_of(plan, trace, rows_by_end), edges, tuple(trace.remarks))
 
