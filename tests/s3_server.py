@@ -15,7 +15,7 @@ ACCOUNT = "of-no-account"
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """The url of a server that has a bucket called ``bucket``; the test is skipped where moto or s3fs is not installed."""
+    """The url of a server that has a bucket called ``bucket``, which all servers of a process share; the test is skipped where moto or s3fs is not installed."""
     s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
     moto = pytest.importorskip("moto.server", reason="moto with its server is not installed")
     from werkzeug.serving import make_server
@@ -26,7 +26,9 @@ def s3_server() -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
-    s3fs.S3FileSystem(**options_for(url)).mkdir("bucket")
+    buckets = s3fs.S3FileSystem(**options_for(url))
+    if not buckets.exists("bucket"):
+        buckets.mkdir("bucket")
     yield url
     server.shutdown()
     thread.join()

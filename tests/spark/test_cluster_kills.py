@@ -182,10 +182,11 @@ class InBucket(Doomed):
     """With its checkpoint in a bucket of a server that speaks S3."""
 
     endpoint: str = ""
+    url: str = ""
 
     @cached_property
     def store(self) -> Store:  # type: ignore[override]
-        return FsspecStore("s3://bucket/checkpoint", options=options_for(self.endpoint))
+        return FsspecStore(self.url, options=options_for(self.endpoint))
 
     @property
     def of_spark(self) -> Path:
@@ -204,19 +205,22 @@ def test_a_checkpoint_on_an_object_store(kill: Kill, tmp_path: Path) -> None:
     archive = deploy.archive(tmp_path / "environment.tar.gz", include=["s3fs"], level=0)
     own = tmp_path / "of-spark"
     own.mkdir()
-    table = "spark.hadoop.fs.viewfs"
+    table, name = "spark.hadoop.fs.viewfs", kill.__name__
     settings = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
         f"{table}.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-        f"{table}.mounttable.bucket.link./checkpoint": own.as_uri(),
+        f"{table}.mounttable.bucket.link./{name}": own.as_uri(),
     }
     with s3_server() as endpoint, StandaloneCluster(tmp_path / "cluster") as cluster:
         environment = {
             **on_cluster(cluster, archive),
             "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": ACCOUNT, "AWS_SECRET_ACCESS_KEY": ACCOUNT,
-            "DOOMED_CHECKPOINT": "s3://bucket/checkpoint", "DOOMED_SETTINGS": json.dumps(settings),
+            "DOOMED_CHECKPOINT": f"s3://bucket/{name}", "DOOMED_SETTINGS": json.dumps(settings),
         }  # fmt: skip
-        doomed = InBucket(tmp_path, batches(4 * KILLS, 60, lull=4), environment, pause=0.1, endpoint=endpoint)
+        doomed = InBucket(
+            tmp_path, batches(4 * KILLS, 60, lull=4), environment, pause=0.1, endpoint=endpoint,
+            url=environment["DOOMED_CHECKPOINT"],
+        )  # fmt: skip
         disturbed(doomed, cluster, kill, random.Random(kill.__name__))
         doomed.check()
 
