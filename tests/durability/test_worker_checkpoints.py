@@ -242,12 +242,14 @@ def test_a_function_that_pushes_is_refused_in_every_thread() -> None:
 def test_an_interrupt_waits_for_the_other_workers_and_has_changed_nothing() -> None:
     engine = ec.Engine(workers=2)
     rows = engine.source("rows", {"k": pl.Int64, "v": pl.Int64})
-    is_slow, ended = False, []
+    is_slow, ended, begun = False, [], threading.Event()
 
     def slow(frame: pl.DataFrame) -> pl.DataFrame:
         if is_slow and len(frame) and threading.current_thread() is threading.main_thread():
+            assert begun.wait(10), "on a busy machine the other one may begin later"
             signal.raise_signal(signal.SIGINT)
         elif is_slow and len(frame):
+            begun.set()
             time.sleep(0.2)
             ended.append(len(frame))
         return frame
