@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from bench.reply import Histogram, send
 from bench.spark_session import A_PARTITION_EACH, SMALL_DRIVER, rows_of, session, timing
@@ -28,8 +29,14 @@ CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabl
 
 def histogram_of_state(spark: SparkSession, checkpoint: str) -> Histogram:
     """The second stage, from the state that the first has left behind."""
-    state = spark.read.format("statestore").load(checkpoint).select("value.*")
-    state = state.toDF("n", "total", *state.columns[2:])
+    state = spark.read.format("statestore").load(checkpoint)
+    # Its fields have the names of the buffers of aggregates, of which several are "sum": "value.*" would take one of them for all.
+    value = state.schema["value"].dataType
+    assert isinstance(value, StructType), "a state's value is a row"
+    types = [field.dataType.simpleString() for field in value.fields]
+    names = ["n", "total", *(f"more_{place}" for place in range(2, len(types)))]
+    fields = ", ".join(f"{name}: {dtype}" for name, dtype in zip(names, types, strict=True))
+    state = state.select(F.col("value").cast(f"struct<{fields}>")).select("value.*")
     rows = state.groupBy("n").agg(F.count("*").alias("keys"), F.sum("total").alias("total")).collect()
     return sorted([row["n"], row["keys"], row["total"]] for row in rows)
 
