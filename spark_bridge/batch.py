@@ -13,11 +13,12 @@ from evercurrent.views.engine.engine import Engine
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 
 from .execution.arguments import require_declarations, require_flag
+from .execution.bucket_number import BUCKETS
 from .execution.options import OnEpoch
 from .input.inputs import check_sources, tagged
 from .input.origins import require_no_shuffle
 from .output.spark_views import InSpark, SparkViews
-from .query import BUCKETS, DRIVER_ROWS, prepared
+from .query import DRIVER_ROWS, prepared
 from .runtime.session import require_spark
 
 if TYPE_CHECKING:

@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError
-from evercurrent.core.state.ledger import Ledger
-from evercurrent.views.checkpoint import Checkpoint, Commit, CommitLog
+from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
-from evercurrent.views.checkpoint.rebucket import rebucket
-from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.dataframe.bad_rows import OnBadRows, require_on_bad_rows
-from evercurrent.views.durability.digest_schemes import EarlierNames
-from evercurrent.views.durability.plan_diff import require_same_columns
-from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
-from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
-from evercurrent.views.epochs.run_events import LOG
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader
 from evercurrent.views.partitioned.limits import DRIVER_BYTES
 from evercurrent.views.partitioned.progress import EpochProgress
 from evercurrent.views.partitioned.stages_text import stages_text
 from evercurrent.views.partitioned.tasks import FireRequest
-from evercurrent.views.store import Store
 
 from .execution.arguments import (
     checkpoint_in_spark,
@@ -40,7 +31,7 @@ from .execution.arguments import (
     require_timeout,
     require_trigger,
 )
-from .execution.attempts import require_none_begun
+from .execution.bucket_number import BUCKETS, cut_into
 from .execution.continuity import require_continued, streams_before
 from .execution.control_records import require_fitting
 from .execution.jobs import Setup
@@ -69,7 +60,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-BUCKETS = 16
 DRIVER_ROWS = 200_000
 """Stages with at most this many rows run in the driver process: their work costs about as much as the overhead of a Spark job."""
 
@@ -226,7 +216,7 @@ def prepared(
     lock = WriterLock(store.url)
     try:
         options = Options(options_of_checkpoint, driver_rows, on_epoch, driver_bytes)
-        parts = _cut(engine, options, store, buckets)
+        parts = cut_into(engine, options, store, buckets)
         last = CommitLog(store).last
         check_executors(spark, Needs(store.url, largest_bucket(last)))
         before = None if frames is None else streams_before(last, frames)
@@ -256,40 +246,6 @@ def prepared(
     finally:
         lock.release()
     return batches
-
-
-def _cut(engine: Engine, options: Options, store: Store, buckets: int | None) -> int:
-    """Check that the checkpoint is of this plan, cut it into these buckets if it has others, and return their number.
-
-    A process that ends in the middle leaves the checkpoint unchanged, with files that no record names.
-
-    Raises:
-        CheckpointError: it is of another plan, its sources had other columns, or a micro-batch has to be repeated first.
-    """
-    last = CommitLog(store).last
-    if last is None:
-        return BUCKETS if buckets is None else buckets
-    compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
-    # Only this process has the declarations of the views: plans that are sent to others do not contain them.
-    record = EarlierNames(engine.declared, compiled).renewed(last).plan
-    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.checkpoint.drop))
-    parts = buckets_for(last, buckets)
-    if last.buckets != parts:
-        remedy = f"start the query with buckets={last.buckets}, and with {parts} when it has committed that micro-batch"
-        require_none_begun(store, last, options, remedy)
-        rebucket(store, parts)
-        LOG.info(
-            "%s: the states are cut into %d buckets, and were in %d", store.url, parts, last.buckets,
-            extra={"event": "buckets", "checkpoint": store.url, "buckets": parts, "before": last.buckets},
-        )  # fmt: skip
-    return parts
-
-
-def buckets_for(last: Commit, buckets: int | None) -> int:
-    """Return the number of buckets of a query on a checkpoint with this last commit; one part is that of a single process."""
-    if buckets is not None:
-        return buckets
-    return last.buckets if last.buckets > 1 else BUCKETS
 
 
 class Query(LiveViews, QueryNames, RefusedByQuery):

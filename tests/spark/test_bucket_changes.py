@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import evercurrent as ec
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.query import BUCKETS, buckets_for
+from evercurrent.spark_bridge.execution.bucket_number import BUCKETS, buckets_for
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.checkpoint.verifying import verify

@@ -194,6 +194,12 @@ def test_an_interrupt_while_polars_is_imported_prints_nothing(tmp_path: Path) ->
     assert process.returncode == loading.INTERRUPTED
 
 
+def printed_by(program: str) -> str:
+    """What a program prints in a process of its own."""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
+    return ended.stdout
+
+
 def test_an_interrupt_after_that_is_an_exception_again() -> None:
     program = (
         "import sys, signal; sys.argv = ['evercurrent', '--version']\n"
@@ -203,8 +209,7 @@ def test_an_interrupt_after_that_is_an_exception_again() -> None:
         "try:\n    main()\n"
         "finally:\n    print(began.__name__, signal.getsignal(signal.SIGINT).__name__)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
-    assert ended.stdout.splitlines()[-1] == "_end default_int_handler"
+    assert printed_by(program).splitlines()[-1] == "_end default_int_handler"
 
 
 def test_no_garbage_is_looked_for_while_it_is_loaded_and_then_among_what_is_new() -> None:
@@ -216,11 +221,9 @@ def test_no_garbage_is_looked_for_while_it_is_loaded_and_then_among_what_is_new(
         "try:\n    main()\n"
         "finally:\n    print(loading, (gc.isenabled(), gc.get_freeze_count() > 0))\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
-    assert ended.stdout.splitlines()[-1] == "(False, False) (True, True)"
+    assert printed_by(program).splitlines()[-1] == "(False, False) (True, True)"
 
 
 def test_a_program_that_imports_it_looks_for_garbage_as_before() -> None:
     program = "import gc, evercurrent; print(gc.isenabled(), gc.get_freeze_count())"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": PATHS})  # fmt: skip
-    assert ended.stdout == "True 0\n"
+    assert printed_by(program) == "True 0\n"

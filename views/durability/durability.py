@@ -152,6 +152,7 @@ class Durability:
         last = log.last
         again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
         note = store.acknowledged()
+        # With another option a commit at every epoch, or at some, is better.
         if self._checkpoint.every == 1 and self._checkpoint.resident_bytes is None:
             self._open.inputs = entered_log(store, self._lock)
         if last is None:

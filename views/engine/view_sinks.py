@@ -339,9 +339,8 @@ class DeliverySubscription(Subscription):
         """Continue with the view that replaces this one and has the same columns."""
         super().follow(view, change, unread)
         if self.delivery is not None:
-            self.delivery.follow(
-                DurableView(cast("KeptView", view))
-            )  # All views of an engine are of this class.
+            # All views of an engine are of this class.
+            self.delivery.follow(DurableView(cast("KeptView", view)))
 
     def written(self, epoch: int) -> None:
         """Note, in the thread of the delivery, how far the sink is."""

@@ -53,10 +53,8 @@ def copies_of_sides(
     """
     node = rows.plan[place]
     join = node.operation.shape
-    if isinstance(join, Paired) and join.kind in (
-        "semi",
-        "anti",
-    ):  # An anti join never has its other side here.
+    # An anti join never has its other side here.
+    if isinstance(join, Paired) and join.kind in ("semi", "anti"):
         return [(node.inputs[0], columns_of(some, [*rows.plan[node.inputs[0]].schema, DIFF])), *sides[1:]]
     if [source for source, _ in sides] != [*dict.fromkeys(node.inputs)]:
         return [*sides]
