@@ -15,7 +15,7 @@ import polars as pl
 from evercurrent.core.data.errors import InputError, NotFilledError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
-from evercurrent.views.checkpoint.origin import SinkOffset, writers_of
+from evercurrent.views.checkpoint.origin import BEGINNINGS, SinkOffset, writers_of
 from evercurrent.views.engine.consumers import Reader
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.published import with_values
@@ -372,6 +372,7 @@ class SparkView(ReadForms, Outputs, RefusedByView):
             on_written=on_written,
             reader=reader,
             keys=keys,
+            beginning=SinkOffset(store, f"{self.name}/{name}", BEGINNINGS),
         )
         self._deliveries = [*self.deliveries, delivery]
         return delivery

@@ -222,6 +222,19 @@ def test_a_source_that_takes_nothing_back_is_refused() -> None:
         view.to_source(second, "x")
 
 
+def test_one_view_feeds_sources_of_one_name_in_two_engines() -> None:
+    first, engines = ec.Engine(), (ec.Engine(), ec.Engine())
+    view = counted(first)
+    views = [fed(engine) for engine in engines]
+    deliveries = [view.to_source(engine, "counts") for engine in engines]
+    first.push("words", HISTORY[0])
+    for delivery, same in zip(deliveries, views, strict=True):
+        assert delivery.join(20)
+        assert rows_of(same) == rows_of(view)
+    with pytest.raises(ec.PlanError, match="in use"):
+        view.to_source(engines[1], "counts")
+
+
 def test_a_source_fed_by_an_engine_that_is_gone_is_not_fed_twice(tmp_path: Path) -> None:
     second = ec.Engine()
     same = fed(second)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import evercurrent as ec
+from commit_cadence import each_epoch_committed
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.engine.durable_view import DurableView
 
 
-def hits(folder: Path, every: int = 3) -> tuple[ec.Engine, ec.View]:
-    engine = ec.Engine(checkpoint=ec.Checkpoint(folder / "checkpoint", every=every))
+def hits(
+    folder: Path, every: int = 3, retain: ec.Retain | None = None, **options: Any
+) -> tuple[ec.Engine, ec.View]:
+    engine = ec.Engine(checkpoint=ec.Checkpoint(folder / "checkpoint", every=every, **options), retain=retain)
     return engine, engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len("n"))
 
 
@@ -193,3 +198,63 @@ def test_a_view_that_is_filled_at_the_opening_is_in_a_commit(tmp_path: Path) -> 
     assert deltas[0].rows() == [("a", 1, 2, 1)]
     engine.close()
     assert deltas[1].rows() == [("b", 1, 3, 1)]
+
+
+def test_a_sink_whose_first_position_a_crash_takes_back_gets_the_same_contents_again(tmp_path: Path) -> None:
+    engine, view = hits(tmp_path, every=1)
+    engine.push("log", {"ip": ["a", "b"]})
+    deltas: list[pl.DataFrame] = []
+    begun = threading.Event()
+    view.foreach(lambda delta: (deltas.append(delta), begun.set()), name="mine")
+    assert begun.wait(10)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "crashed" / "checkpoint")
+    engine.close()
+
+    engine, view = hits(tmp_path / "crashed", every=1)
+    engine.push("log", {"ip": ["a"]})
+    again: list[pl.DataFrame] = []
+    assert view.foreach(again.append, name="mine").join(10)
+    assert again[0].sort("ip").rows() == deltas[0].sort("ip").rows() == [("a", 1, 1, 1), ("b", 1, 1, 1)]
+    assert again[1].sort("_diff").rows() == [("a", 1, 2, -1), ("a", 2, 2, 1)]
+    engine.close()
+
+
+@each_epoch_committed()
+def test_a_sink_begins_later_if_what_followed_its_beginning_is_gone(tmp_path: Path) -> None:
+    engine, view = hits(tmp_path, every=1)
+    engine.push("log", {"ip": ["a"]})
+    begun = threading.Event()
+    view.foreach(lambda _: begun.set(), name="mine")
+    assert begun.wait(10)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "crashed" / "checkpoint")
+    engine.close()
+
+    engine, view = hits(tmp_path / "crashed", every=1, retain=ec.Retain(epochs=1), keep=1, grace="0s")
+    for _ in range(140):
+        engine.push("log", {"ip": ["a"]})
+    engine.close()
+    engine, view = hits(tmp_path / "crashed", every=1)
+    with pytest.raises(ec.EpochGoneError):
+        list(view.deltas(since=1))
+    deltas: list[pl.DataFrame] = []
+    assert view.foreach(deltas.append, name="mine").join(10)
+    assert [delta.rows() for delta in deltas] == [[("a", 141, 141, 1)]]
+    engine.close()
+
+
+def test_the_contents_of_a_view_that_was_dropped_are_not_begun_with(tmp_path: Path) -> None:
+    engine = ec.Engine(checkpoint=tmp_path)
+    log = engine.source("log", {"ip": pl.String}, retained=True)
+    view = engine.view("hits", log.group_by("ip").len("n"))
+    engine.push("log", {"ip": ["a"]})
+    begun = threading.Event()
+    delivery = view.foreach(lambda _: begun.set(), name="mine")
+    assert begun.wait(10)
+    delivery.close()
+    engine.drop_view("hits")
+    engine.push("log", {"ip": ["a"]})
+    view = engine.view("hits", log.group_by("ip").len("n"))
+    deltas: list[pl.DataFrame] = []
+    assert view.foreach(deltas.append, name="mine").join(10)
+    assert [delta.rows() for delta in deltas] == [[("a", 2, view.epoch, 1)]]
+    engine.close()

@@ -15,7 +15,8 @@ from ..store import Store
 
 WRITERS = "origins/"
 
-FOLDER = "sinks/"
+OFFSETS, BEGINNINGS = "sinks/", "sink-beginnings/"
+"""The last epochs that sinks have taken, and the epochs with whose contents they begin."""
 
 BEFORE_ALL = -1
 
@@ -63,10 +64,10 @@ def _put(store: Store, number: int, writers: Writers) -> None:
 
 
 class SinkOffset:
-    """The last epoch that a sink has taken from a view of a checkpoint, as the name of an empty file."""
+    """An epoch of a view in a checkpoint that is noted for a sink, as the name of an empty file: by default the last one taken."""
 
-    def __init__(self, store: Store, key: str) -> None:
-        self._store, self._folder = store, f"{FOLDER}{quote(key, safe='')}/"
+    def __init__(self, store: Store, key: str, folder: str = OFFSETS) -> None:
+        self._store, self._folder = store, f"{folder}{quote(key, safe='')}/"
 
     def last(self) -> int | None:
         """Return the epoch; None if there is none.

@@ -80,6 +80,10 @@ class DurableView:
                 if epoch == self.epoch:
                     raise
 
+    def read(self, epoch: int) -> pl.DataFrame:
+        """Return the contents after an epoch."""
+        return self._view.read(epoch)
+
     def deltas(self, since: int | None = None) -> Iterator[pl.DataFrame]:
         """Return the changes after an epoch, up to that epoch."""
         until = self.epoch

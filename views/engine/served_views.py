@@ -15,7 +15,7 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Refused
 
-from ..checkpoint.origin import writers_of
+from ..checkpoint.origin import BEGINNINGS, SinkOffset, writers_of
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
@@ -95,6 +95,11 @@ class ServedViews(ABC):
             return Origin.of(self._token, view)
         writers = writers_of(durability.store)
         return Origin(view, lambda: writers)
+
+    def beginning(self, view: str, name: str) -> SinkOffset | None:
+        """Return where the epoch is noted with which the sink of a name begins; None if nothing outlives this process."""
+        durability = self._running.durability
+        return None if durability is None else SinkOffset(durability.store, f"{view}/{name}", BEGINNINGS)
 
     @cached_property
     def _token(self) -> str:

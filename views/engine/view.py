@@ -384,7 +384,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             self._subscriptions = with_another(self, subscription)
         subscription.delivery = Delivery(
             DurableView(self), sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
-            keys=keys,
+            keys=keys, beginning=self._engine.beginning(self.name, name),
         )  # fmt: skip
         return subscription.delivery
 

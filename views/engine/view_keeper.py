@@ -10,6 +10,7 @@ import polars as pl
 
 from ..concurrency.turns import Turn
 from ..epochs.subscriptions import Readers
+from ..sinks.delivered_view import Beginning
 from ..sinks.origin import Origin
 from .published import Published
 
@@ -56,6 +57,10 @@ class ViewKeeper(Protocol):
 
     def origin(self, view: str) -> Origin:
         """Return the token that distinguishes the epochs of a view from those of other engines and checkpoints."""
+        ...
+
+    def beginning(self, view: str, name: str) -> Beginning | None:
+        """Return where the epoch is noted with which the sink of a name begins; None if nothing outlives this process."""
         ...
 
     def contents(self, view: str, epoch: int | None = None) -> pl.DataFrame:

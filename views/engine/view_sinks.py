@@ -16,7 +16,7 @@ from ..epochs.subscriptions import Followed, SchemaChange, Subscription, Unread,
 from ..epochs.view_deltas import ViewDelta
 from ..sinks.delivery import Delivery
 from ..sinks.delta_table import DeltaTableSink
-from ..sinks.fed_source import FedEngine, FedSource, require_diffs
+from ..sinks.fed_source import FedEngine, FedSource, fed_name, require_diffs
 from ..sinks.function_sink import FunctionSink
 from ..sinks.iceberg_table import IcebergTable
 from ..sinks.kafka_messages import MODES, Mode
@@ -276,7 +276,7 @@ class Outputs(ABC):
         require_diffs(self.name, source, declared.kind)
         return self._deliver(
             lambda origin, _: FedSource(engine, source, self.name, origin),
-            f"source {source}",
+            fed_name(engine, source),
             "deltas",
             retry,
         )
@@ -287,8 +287,8 @@ class Outputs(ABC):
         """Call a function with each delta, in a thread of its own; first with the contents, each row with its count.
 
         A delta at which it raises is passed again, after a pause. The last epoch that it has taken is remembered under ``name``
-        in the next commit, so that after a crash the last ones may be passed once more: look at ``_epoch``. A crash before the
-        first such commit begins anew, with the contents as of a later epoch.
+        in the next commit, so that after a crash the last ones, or the contents, may be passed once more, with the same rows under the
+        same ``_epoch``.
 
         Args:
             function: takes a frame of the view's columns, ``_epoch`` and ``_diff``.

@@ -6,8 +6,9 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from evercurrent.core.data.tags import tagged
 
 from ..concurrency.draining import DRAIN_SECONDS, drain_at_exit
 from .alarm import Alarm
+from .delivered_view import Beginning, DeliveredView
 from .retry import Retry
 from .sink import Sink
 
@@ -24,61 +26,6 @@ LOG = logging.getLogger("evercurrent")
 
 FINAL = (PlanError, InputError, SinkError, EpochGoneError)
 """Errors that trying again does not mend."""
-
-
-class Snapshot(Protocol):
-    """The contents of a view and their epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
-        ...
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The rows."""
-        ...
-
-
-class DeliveredView(Protocol):
-    """A view, as far as it is delivered: of an engine in this process, or in a checkpoint."""
-
-    name: str
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that can be written: no crash takes it back."""
-        ...
-
-    @property
-    def _last_epoch(self) -> int:
-        """The last epoch, which may not be in a commit yet."""
-        ...
-
-    def _make_durable(self) -> int:
-        """Commit what is not in a commit yet, and return the last epoch.
-
-        Raises:
-            CheckpointError: it could not be written.
-        """
-        ...
-
-    @property
-    def first_epoch(self) -> int:
-        """The first epoch of its present definition: what a sink has of those before is of another view."""
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """Return the contents and their epoch."""
-        ...
-
-    def deltas(self, since: int | None = None) -> Iterable[pl.DataFrame]:
-        """Return the changes after an epoch, a frame for each.
-
-        Raises:
-            EpochGoneError: they are no longer retained.
-        """
-        ...
 
 
 @tagged("views.sinks:Delivery")
@@ -117,6 +64,7 @@ class Delivery:
         on_end: Callable[[], None] | None = None,
         reader: str = "deltas",
         keys: tuple[str, ...] = (),
+        beginning: Beginning | None = None,
     ) -> None:
         self.reader: str = reader
         self.keys: tuple[str, ...] = keys
@@ -131,6 +79,7 @@ class Delivery:
         """How many attempts failed, one after the other."""
         self._view, self._sink, self._retry = view, sink, Retry.of(retry)
         self._on_written, self._on_end = on_written, on_end
+        self._beginning = None if sink.remembers else beginning
         alarm: Alarm[Delivery] = Alarm(poll_seconds)
         self._alarm = alarm
         self._changed = alarm.changed
@@ -367,9 +316,25 @@ class Delivery:
             self._begin()
 
     def _begin(self) -> None:
+        epoch, contents = self._first_contents()
+        self._sink.begin(contents, epoch)
+        self._reached(epoch)
+
+    def _first_contents(self) -> tuple[int, pl.DataFrame]:
+        """Return the contents to begin with, and their epoch.
+
+        A sink that does not remember how far it is may have had them from a process that was killed before its next commit. It gets
+        those of the same epoch again, under the same number, as long as they are retained.
+        """
+        begun = None if self._beginning is None else self._beginning.last()
+        if begun is not None and self._view.first_epoch <= begun <= self._view.epoch:
+            with suppress(EpochGoneError):
+                _ = next(iter(self._view.deltas(begun)), None)  # What comes after it has to be there as well.
+                return begun, self._view.read(begun)
         snapshot = self._view.snapshot()
-        self._sink.begin(snapshot.frame, snapshot.epoch)
-        self._reached(snapshot.epoch)
+        if self._beginning is not None:
+            self._beginning.note(snapshot.epoch)
+        return snapshot.epoch, snapshot.frame
 
     def _write_after(self, since: int) -> None:
         """Write the deltas after an epoch, several epochs together up to the size of a step."""

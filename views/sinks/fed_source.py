@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -39,6 +41,24 @@ class FedEngine(Protocol):
     def push(self, source: str, data: Any, *, position: Any = None) -> int:
         """Take one batch of changes."""
         ...
+
+
+_numbers: WeakKeyDictionary[FedEngine, int] = WeakKeyDictionary()
+"""The engines of this process that are fed."""
+
+
+def fed_name(engine: FedEngine, source: str) -> str:
+    """Return the name of a source that is fed, which is another one for each engine: names of sources are used by several.
+
+    >>> class Another:
+    ...     pass
+    >>> first, second = Another(), Another()
+    >>> len({fed_name(first, "hits"), fed_name(second, "hits"), fed_name(first, "hits")})
+    2
+    """
+    used = set(_numbers.values())
+    number = _numbers.setdefault(engine, next(number for number in count(1) if number not in used))
+    return f"source {source}" if number == 1 else f"source {source} of engine {number}"
 
 
 class FedSource:
