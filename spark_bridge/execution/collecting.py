@@ -51,11 +51,12 @@ class Expected:
     def most_rows(self, limits: DriverLimits) -> int:
         """Return how many rows are collected at most; 0 if it is not tried.
 
-        Twice as many as are expected, so that the limit on the width of a row, which is lower for more rows, is seldom met.
+        At least twice as many as are expected, so that the limit on the width of a row, which is lower for more rows, is seldom
+        met. A power of two: Spark generates and compiles code with this number in it, 30 ms for each other number.
 
         >>> limits = DriverLimits(200_000, 1 << 26)
-        >>> [Expected(rows, 100 * (rows or 0)).most_rows(limits) for rows in (None, 3, 90_000, 150_000, 300_000)]
-        [10000, 10000, 180000, 200000, 0]
+        >>> [Expected(rows, 100 * (rows or 0)).most_rows(limits) for rows in (None, 3, 40_000, 150_000, 300_000)]
+        [10000, 10000, 131072, 200000, 0]
         >>> Expected(150_000, 150_000 * 2_000).most_rows(limits)  # too wide
         0
         """
@@ -63,7 +64,7 @@ class Expected:
             return min(limits.rows, FEW_ROWS)
         if self.rows > limits.rows or self.bytes > limits.bytes:
             return 0
-        return min(limits.rows, max(2 * self.rows, FEW_ROWS))
+        return min(limits.rows, max(1 << (2 * self.rows).bit_length(), FEW_ROWS))
 
 
 def collected(
@@ -73,7 +74,7 @@ def collected(
 
     ``most_rows`` is divided among the ``tasks`` that read the rows, and ``most_bytes`` among the rows: none may be wider
     than its part. With ``is_known=False`` each task ends once it has read too many rows, so that a batch that may be large is
-    not read completely; this costs a shuffle of some 0.1 s.
+    not read completely; where there are several this costs a shuffle of some 0.1 s.
 
     Expressions are texts: each function of PySpark's on columns is several calls of Java, which a micro-batch of one row would
     wait for. Cost: a scan of the rows; each task sends at most one row more than its share.
@@ -83,16 +84,23 @@ def collected(
     is_all_narrow = is_narrow(rows.schema)
     if is_all_narrow and plain_width(rows.schema) > widest:
         return None
-    few = rows.coalesce(readers).selectExpr(f"monotonically_increasing_id() AS {quoted(PLACE)}", "*")
-    few = few.where(f"{_POSITION} <= {share}") if is_known else few.limit(most_rows + 1)
+    few, is_shared, is_shuffled = (
+        rows.coalesce(readers),
+        is_known and readers > 1,
+        not is_known and readers > 1,
+    )
+    if readers > 1:
+        few = few.selectExpr(f"monotonically_increasing_id() AS {quoted(PLACE)}", "*")
+    # One task ends at a limit by itself; several would send their rows through a shuffle to count them.
+    few = few.where(f"{_POSITION} <= {share}") if is_shared else few.limit(most_rows + 1)
     if not is_all_narrow:
-        few = _marked(few, rows, f"{_POSITION} >= {share}" if is_known else "false", widest)
+        few = _marked(few, rows, f"{_POSITION} >= {share}" if is_shared else "false", widest)
     table = arrow_table(few)
-    if table.num_rows > most_rows or _exceeds(table, share if is_known and is_all_narrow else None):
+    if table.num_rows > most_rows or _exceeds(table, share if is_shared and is_all_narrow else None):
         return None
     # A shuffle does not keep the order.
-    table = table if is_known else table.sort_by(PLACE)
-    return table.drop_columns([PLACE] if is_all_narrow else [EXCEEDS, PLACE])
+    table = table.sort_by(PLACE) if is_shuffled else table
+    return table.select(rows.columns)
 
 
 def _marked(few: DataFrame, rows: DataFrame, is_beyond: str, widest: int) -> DataFrame:
@@ -101,15 +109,18 @@ def _marked(few: DataFrame, rows: DataFrame, is_beyond: str, widest: int) -> Dat
     marked = few.selectExpr(f"({is_beyond} OR {width} > {widest}) AS {quoted(EXCEEDS)}", "*")
     columns = map(quoted, rows.columns)
     values = [f"IF({quoted(EXCEEDS)}, NULL, {column}) AS {column}" for column in columns]
-    return marked.selectExpr(quoted(EXCEEDS), quoted(PLACE), *values)
+    places = [quoted(PLACE)] if PLACE in few.columns else []
+    return marked.selectExpr(quoted(EXCEEDS), *places, *values)
 
 
 def _exceeds(table: pa.Table, share: int | None) -> bool:
     """Return whether a row is marked or, where none is, is at the place of one too many for its task."""
     if share is None:
+        if EXCEEDS not in table.column_names:
+            return False
         import pyarrow.compute as pc  # Imported here, as it takes long and workers do not need it.
 
-        return EXCEEDS in table.column_names and bool(pc.any(table.column(EXCEEDS)).as_py())
+        return bool(pc.any(table.column(EXCEEDS)).as_py())
     return bool(((table.column(PLACE).to_numpy() & IN_PARTITION) >= share).any())
 
 
