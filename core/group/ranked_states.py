@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import polars as pl
 
+from ..columns.directory import Deferred
+from ..columns.grouping import boundaries
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
 from ..data.schema import DIFF
@@ -81,6 +84,8 @@ class RankedState(RecomputedState):
         super().__init__(aggregate, arrangement, keyless=keyless)
         (self._input,) = aggregate.inputs
         self._ranks = ranks
+        self._values_of_run: _RunValues | None = None
+        """The values of all keys of the run after the last epoch, which is the one before the next."""
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
@@ -93,11 +98,28 @@ class RankedState(RecomputedState):
             return super().change(change)
         before, after = whole
         were = self._of_run(before, change.keys.take(change.groups[: change.count_before]))
+        self._values_of_run = self._of_all_keys(after)
         return were.append(self._of_run(after, change.keys.take(change.groups[change.count_before :])))
 
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
-        diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64))
-        return self._of_ranges(run.payload.get_column(self._input), diffs, *run.find(keys))
+        of_run = self._values_of_run
+        if of_run is not None and of_run.run() is run:
+            places, owners = of_run.match(keys)
+            return placed(at(of_run.values, places), owners, len(keys), self._of_nothing)
+        return self._of_ranges(run.payload.get_column(self._input), _diffs(run), *run.find(keys))
+
+    def _of_all_keys(self, run: Run) -> _RunValues | None:
+        """Return the values of all keys of a run, for this epoch and the next one; None if too many rows are to be read."""
+        diffs = _diffs(run)
+        if float(np.maximum(diffs, 0).sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
+            return None
+        starts = boundaries(run.keys)
+        keys = run.keys.take(starts)
+        if (keys.first[1:] == keys.first[:-1]).any():
+            return None
+        ends = np.append(starts[1:], len(run))
+        values = self._of_ranges(run.payload.get_column(self._input), diffs, starts, ends[: len(starts)])
+        return _RunValues(ref(run), keys, values, Deferred.of(keys.first, is_matched=False))
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         starts = np.searchsorted(rows.owners, np.arange(height + 1))
@@ -113,6 +135,35 @@ class RankedState(RecomputedState):
             result = mean(result, at(values, ranges.places(groups, ranks[1])))
         result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
         return placed(result, groups, len(lower), self._of_nothing)
+
+
+def _diffs(run: Run) -> Ints:
+    return run.sums.get(DIFF, np.zeros(len(run), np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RunValues:
+    """The value of each key of a run, whose first words are distinct."""
+
+    run: ReferenceType[Run]
+    keys: Keys
+    values: pl.Series
+    directory: Deferred | None
+
+    def match(self, keys: Keys) -> tuple[Index, Index]:
+        """Return the places of these ascending keys that there are, and which they are."""
+        words = self.keys.first
+        places = (
+            words.searchsorted(keys.first)
+            if self.directory is None
+            else self.directory.search(words, keys.first)
+        )
+        owners = np.flatnonzero(words.take(places, mode="clip") == keys.first) if len(words) else places[:0]
+        places = places[owners]
+        if self.keys.second is not None or keys.second is not None:
+            is_same = self.keys.seconds_at(places) == keys.seconds_at(owners)
+            return places[is_same], owners[is_same]
+        return places, owners
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ..columns.kernels import Index, Ints, Keys, expand, gather, stack
 from ..data.schema import DIFF
-from .run import Layout, Run, empty_run, make_run
+from .run import Layout, Run, empty_run, make_run, words_of_parts
 from .spine import Spine
 
 CUT, CUT_AFTER = "cut", "cut after"
@@ -105,17 +105,16 @@ def _together(layout: Layout, parts: Sequence[KeyRows]) -> KeyRows:
 def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None) -> Run:
     """Return the entries of the chosen keys as one run whose key is the position of the key."""
     chosen_keys = keys if len(chosen) == len(keys) else keys.take(chosen)
-    owners, payloads, rows, diffs, before, cuts, later = [], [], [], [], [], [], []
+    owners, payloads, entries, diffs, before, cuts, later = [], [], [], [], [], [], []
     for run in spine.runs if delta is None else (*spine.runs, delta):
         lower, upper = run.find(chosen_keys)
         end = upper if take is None else np.minimum(upper, lower + take)
         positions, owner = expand(lower, end)
         if not len(positions):
             continue
-        assert run.rows is not None, "rows are read from runs of rows"
         owners.append(chosen[owner])
         payloads.append(gather(run.payload, positions))
-        rows.append(run.rows.take(positions))
+        entries.append((run, positions))
         diffs.append(run.sums[DIFF][positions])
         before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
         if take is None:
@@ -134,7 +133,8 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
     if delta is not None:
         sums |= {BEFORE: np.concatenate(before)}
         sums |= {} if take is None else {CUT_AFTER: np.concatenate(later)}
-    return make_run(spine.layout, numbered, stack(payloads), sums, Keys.concat(rows))
+    payload = stack(payloads)
+    return make_run(spine.layout, numbered, payload, sums, words_of_parts(payload, entries))
 
 
 def _settle(

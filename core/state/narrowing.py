@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..columns.kernels import Keys, expand, gather
-from .run import Run, merge
+from .run import Run, merge, words_of_parts
 from .spine import Spine, Version
 
 
@@ -19,5 +19,5 @@ def _cut(run: Run, keys: Keys) -> Run:
     positions, _ = expand(lower, upper)
     payload = gather(run.payload, positions) if run.payload.width else run.payload
     sums = {name: column[positions] for name, column in run.sums.items()}
-    rows = None if run.rows is None else run.rows.take(positions)
+    rows = None if run.row_words is None else words_of_parts(payload, [(run, positions)])
     return Run(run.keys.take(positions), payload, sums, rows)

@@ -64,20 +64,15 @@ def counts_of_retracted(spine: Spine, change: Run | None = None) -> tuple[pl.Dat
     entries, counts = retracted_entries(delta)
     if not len(entries):
         return delta.payload.clear(), counts
-    keys, rows = delta.keys.take(entries), _rows(delta).take(entries)
+    keys, rows = delta.keys.take(entries), delta.rows_at(entries)
     retracted = gather(delta.payload, entries)
     for run in spine.runs:
         positions, owners = expand(*_of_same_instant(run, spine, keys, retracted))
-        theirs = _rows(run).take(positions)
+        theirs = run.rows_at(positions)
         same = (theirs.first == rows.first[owners]) & (theirs.seconds() == rows.seconds_at(owners))
         np.add.at(counts, owners[same], run.sums[DIFF][positions[same]])
         spine.touched += len(positions)
     return retracted, counts
-
-
-def _rows(run: Run) -> Keys:
-    assert run.rows is not None, "rows are told apart in runs of rows"
-    return run.rows
 
 
 def _of_same_instant(run: Run, spine: Spine, keys: Keys, rows: pl.DataFrame) -> tuple[Index, Index]:

@@ -8,25 +8,26 @@ import polars as pl
 from ..columns.grouping import group
 from ..columns.kernels import Keys, expand, gather, stack
 from ..data.schema import DIFF
-from .run import Run, empty_run, make_run, run_of_groups
+from .run import Run, empty_run, make_run, run_of_groups, words_of_parts
 from .spine import Spine
 
 
 def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
     """Return the run that purges these keys when it is added to a state of rows. Cost: their entries."""
-    owners, payloads, rows, diffs = [], [], [], []
+    owners, payloads, entries, diffs = [], [], [], []
     for run in (*spine.runs, delta):
         positions, owner = expand(*run.find(keys))
         if len(positions):
-            assert run.rows is not None, "rows are kept in runs of rows"
             owners.append(owner)
             payloads.append(gather(run.payload, positions))
-            rows.append(run.rows.take(positions))
+            entries.append((run, positions))
             diffs.append(-run.sums[DIFF][positions])
     if not owners:
         return empty_run(spine.layout)
-    of = keys.take(np.concatenate(owners))
-    return make_run(spine.layout, of, stack(payloads), {DIFF: np.concatenate(diffs)}, Keys.concat(rows))
+    of, payload = keys.take(np.concatenate(owners)), stack(payloads)
+    return make_run(
+        spine.layout, of, payload, {DIFF: np.concatenate(diffs)}, words_of_parts(payload, entries)
+    )
 
 
 def sums_gone(spine: Spine, delta: Run, keys: Keys, payload: pl.DataFrame) -> Run:

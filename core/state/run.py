@@ -16,10 +16,12 @@ from ..columns.dense import Places
 from ..columns.directory import FROM, Deferred, Directory, directory_of
 from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
 from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
+from ..columns.order_words import has_order_word, order_words
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
+from .row_words import DeferredWords, RowWords, deferred_for
 
 LAST_WORD = np.uint64(2**64 - 1)
 
@@ -59,19 +61,26 @@ class Layout:
         """Return the hash, by which equal layouts share an arrangement."""
         return hash((tuple(self.payload.items()), self.by_row, self.order))
 
+    @property
+    def is_one_value(self) -> bool:
+        """Return whether rows are one value, by which they are in order: then its order word takes the place of the row."""
+        if not self.by_row or len(self.order) != 1 or [*self.payload] != [self.order[0].column]:
+            return False
+        return has_order_word(self.payload[self.order[0].column])
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Run:
     """An immutable sorted piece of state.
 
-    ``keys`` ascend, one word pair per entry; ``rows`` are the words of the payload rows where a key may have
+    ``keys`` ascend, one word pair per entry; ``row_words`` are those of the payload rows where a key may have
     many entries; ``sums`` are the additive columns, int64; a missing column is zero.
     """
 
     keys: Keys
     payload: pl.DataFrame
     sums: Mapping[str, Ints]
-    rows: Keys | None = None
+    row_words: RowWords | None = None
     directory: Directory | Places | Deferred | None = None
     size: int = field(init=False, repr=False)
     """The number of entries."""
@@ -84,16 +93,26 @@ class Run:
         return self.size
 
     @property
+    def rows(self) -> Keys | None:
+        """Return the words of the payload rows where a key may have many entries. Cost: none; once, if they are not made."""
+        return self.row_words.keys() if isinstance(self.row_words, DeferredWords) else self.row_words
+
+    def rows_at(self, positions: Index) -> Keys:
+        """Return the words of the payload rows at these positions. Cost: at most that of making them."""
+        assert self.row_words is not None, "a run of rows has the words of its rows"
+        return self.row_words.take(positions)
+
+    @property
     def nbytes(self) -> int:
         """Return bytes held."""
         held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
-        held += 0 if self.rows is None else self.rows.nbytes
+        held += 0 if self.row_words is None else self.row_words.nbytes
         held += 0 if self.directory is None else self.directory.nbytes
         return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
 
     def match(self, keys: Keys) -> tuple[Index, Index]:
         """Return which of these ascending, distinct keys have an entry, and its position, in a run of one entry per key."""
-        assert self.rows is None, "keys may have many entries here: use find"
+        assert self.row_words is None, "keys may have many entries here: use find"
         words, targets = self.keys.first, keys.first
         if self.directory is None or len(targets) <= FEW:
             position = words.searchsorted(targets)
@@ -112,7 +131,7 @@ class Run:
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
         words, last = self.keys.first, len(self) - 1
-        if self.rows is not None and len(self) >= FROM and MANY_KEYS * len(keys) >= len(self):
+        if self.row_words is not None and len(self) >= FROM and MANY_KEYS * len(keys) >= len(self):
             ranges = self._find_many(keys)
             if ranges is not None:
                 return ranges
@@ -160,9 +179,11 @@ class Run:
         (start,), (end,) = self.within(np.array([least], np.uint64), np.array([greatest], np.uint64))
         if end - start == len(self):
             return self
-        keys, rows = self.keys.cut(start, end), None if self.rows is None else self.rows.cut(start, end)
+        keys, rows = self.keys.cut(start, end), self.row_words
         sums = {name: column[start:end] for name, column in self.sums.items()}
         payload = self.payload.slice(start, end - start) if self.payload.width else self.payload
+        if rows is not None:
+            rows = rows.cut(start, end) if isinstance(rows, Keys) else rows.of_others(payload)
         return Run(keys, payload, sums, rows, Deferred.of(keys.first, is_matched=rows is None))
 
     def _search(self, targets: Words) -> Index:
@@ -187,7 +208,7 @@ class Run:
 
 
 def make_run(
-    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: Keys | None = None
+    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: RowWords | None = None
 ) -> Run:
     """Return a run of entries in any order: sorted, equal entries added up, entries of zeros left out.
 
@@ -196,6 +217,8 @@ def make_run(
     if rows is None:
         groups = group(keys)
         return _reduced(groups.keys, payload, sums.items(), None, groups)
+    if isinstance(rows, DeferredWords):
+        return _run_of_values(layout.order[0], keys, payload, sums, rows)
     order = _row_order(layout, keys, payload, rows)
     keys, rows = keys.take(order), rows.take(order)
     differs = differing(keys)
@@ -204,6 +227,22 @@ def make_run(
     if len(starts) < len(order):
         keys, rows = keys.take(starts), rows.take(starts)
     return _reduced(keys, payload, sums.items(), rows, Segments(order, starts))
+
+
+def _run_of_values(
+    order: Order, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: DeferredWords
+) -> Run:
+    """Return what ``make_run`` does of rows that are one value, none of them null: equal rows have the same order word."""
+    (column,) = payload.get_columns()
+    descending = [*(False for _ in keys.words()), order.descending]
+    entries = sorted_by([*keys.words(), column], descending)
+    keys, values = keys.take(entries), order_words(column)[entries]
+    differs = differing(keys)
+    differs[1:] |= values[1:] != values[:-1]
+    starts = np.flatnonzero(differs)
+    if len(starts) < len(entries):
+        keys = keys.take(starts)
+    return _reduced(keys, payload, sums.items(), rows, Segments(entries, starts))
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
@@ -224,7 +263,10 @@ def merge(layout: Layout, runs: Sequence[Run]) -> Run:
     names = dict.fromkeys(name for run in runs for name in run.sums)
     if layout.by_row:
         sums = {name: _stacked(runs, name) for name in names}
-        return make_run(layout, keys, payload, sums, Keys.concat([words_of_rows(run) for run in runs]))
+        rows = deferred_for(payload, [run.row_words for run in runs])
+        return make_run(
+            layout, keys, payload, sums, rows or Keys.concat([words_of_rows(run) for run in runs])
+        )
     groups = group_stretches(keys)
     del keys
     # One column at a time: a merge of large runs needs no second copy of all of them.
@@ -279,6 +321,12 @@ def _stacked(runs: Sequence[Run], name: str) -> Ints:
     return np.concatenate([run.sums.get(name, np.zeros(len(run), np.int64)) for run in runs])
 
 
+def words_of_parts(payload: pl.DataFrame, parts: Sequence[tuple[Run, Index]]) -> RowWords:
+    """Return the words of rows that are these entries of runs, one part after the other."""
+    rows = deferred_for(payload, [run.row_words for run, _ in parts])
+    return rows or Keys.concat([run.rows_at(positions) for run, positions in parts])
+
+
 def words_of_rows(run: Run) -> Keys:
     """Return the words of the rows of a run of rows."""
     assert run.rows is not None, "a run of rows has the words of its rows"
@@ -286,7 +334,11 @@ def words_of_rows(run: Run) -> Keys:
 
 
 def _reduced(
-    keys: Keys, payload: pl.DataFrame, sums: Iterable[tuple[str, Ints]], rows: Keys | None, segments: Segments
+    keys: Keys,
+    payload: pl.DataFrame,
+    sums: Iterable[tuple[str, Ints]],
+    rows: RowWords | None,
+    segments: Segments,
 ) -> Run:
     """Add up the entries of each segment into its first one."""
     totals = {name: segments.sums(column) for name, column in sums}
@@ -299,7 +351,7 @@ def run_of_entries(
     keys: Keys,
     payload: pl.DataFrame,
     totals: Mapping[str, Ints],
-    rows: Keys | None,
+    rows: RowWords | None,
     directory: Directory | Places | Deferred | None = None,
 ) -> Run:
     """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
@@ -311,10 +363,12 @@ def run_of_entries(
             alive |= column != 0
         if not alive.all():
             entries = np.flatnonzero(alive)
-            keys, rows = keys.take(entries), None if rows is None else rows.take(entries)
+            keys, rows = keys.take(entries), rows.take(entries) if isinstance(rows, Keys) else rows
             totals = {name: column[entries] for name, column in totals.items()}
             payload = gather(payload, entries) if payload.width else payload
             directory = None
+    if isinstance(rows, DeferredWords):
+        rows = rows.of_others(payload)
     if rows is not None:
         # Many runs of rows are read once, from end to end.
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
@@ -364,7 +418,8 @@ def empty_run(layout: Layout) -> Run:
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     """Return the rows of a delta frame as a run by these key columns."""
     payload = frame_of([frame.get_column(name) for name in layout.payload])
-    rows = key_words(payload.get_columns(), frame.height)
+    is_deferred = layout.is_one_value and not payload.get_columns()[0].has_nulls()
+    rows = DeferredWords.of(payload) if is_deferred else key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
 
 
@@ -375,24 +430,3 @@ def run_of_distinct_rows(layout: Layout, frame: pl.DataFrame) -> Run:
     return run_of_groups(
         groups, gather(rows, groups.first_entries), {DIFF: groups.sums(frame.get_column(DIFF).to_numpy())}
     )
-
-
-def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
-    """Return the additive columns of these ascending, distinct keys, zero where there is no entry, and how many entries are read."""
-    totals: dict[str, Ints] = {}
-    read = 0
-    for run in runs:
-        if not run.size:
-            continue
-        hit, position = run.match(keys)
-        read += len(hit)
-        for name, column in run.sums.items() if len(hit) else ():
-            if len(hit) == len(keys.first):
-                totals[name] = totals[name] + column[position] if name in totals else column[position]
-                continue
-            if name in totals:
-                totals[name][hit] += column[position]
-            else:
-                totals[name] = np.zeros(len(keys.first), np.int64)
-                totals[name][hit] = column[position]
-    return totals, read

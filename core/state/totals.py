@@ -11,7 +11,7 @@ from ..columns.kernels import Ints, Keys
 from ..columns.marks import Marks
 from ..data.schema import DIFF
 from .marked_rows import MarkedRows
-from .run import Run, totals_in
+from .run import Run
 from .version import Version
 from .waiting import add_marked, add_waiting, rows_in
 
@@ -83,3 +83,24 @@ class Totals(ABC):
             totals[order] += by_key
         self.touched += rows_in(waiting)
         return totals
+
+
+def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
+    """Return the additive columns of these ascending, distinct keys, zero where there is no entry, and how many entries are read."""
+    totals: dict[str, Ints] = {}
+    read = 0
+    for run in runs:
+        if not run.size:
+            continue
+        hit, position = run.match(keys)
+        read += len(hit)
+        for name, column in run.sums.items() if len(hit) else ():
+            if len(hit) == len(keys.first):
+                totals[name] = totals[name] + column[position] if name in totals else column[position]
+                continue
+            if name in totals:
+                totals[name][hit] += column[position]
+            else:
+                totals[name] = np.zeros(len(keys.first), np.int64)
+                totals[name][hit] = column[position]
+    return totals, read
