@@ -7,11 +7,15 @@ from typing import Protocol
 
 import numpy as np
 
+from ...columns.directory import Directory
 from ...columns.kernels import Index, Ints, Keys, Mask, expand
 from ...data.delta import Delta
 
 EARLY, ON_TIME, LATE = 0, 1, 2
 """Timing of a pane: before the watermark passed the end, when it did, after that."""
+
+MANY_PLACES = 8
+"""Where at least one key is looked for among so many, a directory of these costs less than a binary search for each."""
 
 NO_KEYS = Keys(np.zeros(0, np.uint64))
 
@@ -87,14 +91,28 @@ class Firing:
 
 def places_among(keys: Keys, among: Keys) -> Index:
     """Return the position of each key among ascending, distinct ones; -1 if it is not there."""
-    lower = np.searchsorted(among.first, keys.first)
+    if MANY_PLACES * len(keys) > len(among) and not (among.first[1:] == among.first[:-1]).any():
+        return _places_among_words(keys, among)
+    lower: Index = np.searchsorted(among.first, keys.first)
     upper = np.searchsorted(among.first, keys.first, side="right")
-    place = np.where(lower < upper, lower, -1)
     if among.second is None and keys.second is None:
-        return place
+        return np.where(lower < upper, lower, -1)
     seconds, own = among.seconds(), keys.seconds()
     positions, owners = expand(lower, upper)
     same = seconds[positions] == own[owners]
     place = np.full(len(keys), -1)
     place[owners[same]] = positions[same]
     return place
+
+
+def _places_among_words(keys: Keys, among: Keys) -> Index:
+    """Return the same where the first words are distinct."""
+    directory = Directory.of(among.first, is_matched=False)
+    words = among.first
+    places = words.searchsorted(keys.first) if directory is None else directory.search(words, keys.first)
+    hit = np.flatnonzero(words.take(places, mode="clip") == keys.first) if len(words) else places[:0]
+    if among.second is not None or keys.second is not None:
+        hit = hit[among.seconds_at(places[hit]) == keys.seconds_at(hit)]
+    result = np.full(len(keys), -1)
+    result[hit] = places[hit]
+    return result

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.kernels import Index, Ints, Mask, gather
+from ...columns.sorting import SIGN, sorted_by
 from ...data.delta import Delta
 from ...state.lookup import KeyRows
 from ...state.partitioning import KeyColumns
@@ -198,7 +199,7 @@ class _MergedWindows:
 
 def numbered(*columns: Ints | Index) -> tuple[Index, Index]:
     """Return the number of each entry among the different ones in ascending order, and an entry of each number."""
-    order = np.lexsort(columns[::-1])
+    order = sorted_by([column.view(np.uint64) ^ SIGN for column in columns])
     differs = np.zeros(len(order), np.bool_)
     differs[:1] = True
     for column in columns:

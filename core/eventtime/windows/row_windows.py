@@ -302,6 +302,11 @@ def _precedes(owners: Index, starts: Ints) -> Mask:
 
 def _greatest_so_far(owners: Index, values: Ints) -> Ints:
     """Return the greatest value up to each entry among those of its owner; owners stand together and ascend."""
+    least = int(values.min())
+    span = int(values.max()) - least + 1
+    if span * (int(owners[-1]) + 1) < 2**63:
+        begin = owners * span - least
+        return np.maximum.accumulate(begin + values) - begin
     distinct, ranks = np.unique(values, return_inverse=True)
     greatest: Ints = distinct[np.maximum.accumulate(owners * len(distinct) + ranks) - owners * len(distinct)]
     return greatest
