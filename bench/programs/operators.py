@@ -1,6 +1,9 @@
 """One operator is kept current over epochs, and compared with one polars evaluation of all rows and one after each epoch.
 
-All three run in one process and use all cores. Measured are each `push`, the read of the view at the end, the most memory
+All three run in one process and use all cores. They have the same input: if the source retracts rows, polars evaluates over
+added and retracted rows with their diffs: counts and sums with these as factors, all else over the rows whose diffs add up to
+more than zero. It does not check that a retracted row is there, as the engine does. The same evaluation over nothing but the rows
+that are left, which somebody else has found, is measured as well. Measured are each `push`, the read of the view at the end, the most memory
 that the process had until then beyond its imports, pushed rows included, the
 evaluation of all rows with polars (the floor; the median of three), and the same evaluation after each epoch over the
 rows that are there then. Declaring the views and pushing the rows that are there before are not measured. At the end the
@@ -45,22 +48,40 @@ class Operator:
 
     declared: Declared
     evaluated: Evaluated
-    retracting: bool = False
+    of_changes: Evaluated | None = None
+    """If rows are retracted: polars' evaluation over rows that were added and retracted, with their diffs."""
     unit: str = "groupings"
     timed: bool = False
     """Whether the rows have event time and a watermark."""
 
+    @property
+    def retracting(self) -> bool:
+        """Return whether rows are retracted."""
+        return self.of_changes is not None
+
 
 def alike(
-    function: Callable[[Any, Any], Any], *, retracting: bool = False, unit: str = "groupings"
+    function: Callable[[Any, Any], Any], *, of_changes: Evaluated | None = None, unit: str = "groupings"
 ) -> Operator:
     """Return an operator that is written in the same way for both."""
-    return Operator(function, function, retracting, unit)
+    return Operator(function, function, of_changes, unit)
 
 
-def aggregated(*aggregates: pl.Expr, by: Sequence[str] = ("key",), retracting: bool = False) -> Operator:
+def aggregated(
+    *aggregates: pl.Expr, by: Sequence[str] = ("key",), of_changes: Evaluated | None = None
+) -> Operator:
     """Return a grouping by key columns."""
-    return alike(lambda rows, _: rows.group_by(*by).agg(*aggregates), retracting=retracting)
+    return alike(lambda rows, _: rows.group_by(*by).agg(*aggregates), of_changes=of_changes)
+
+
+def net_rows(changes: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the rows that are left of rows that were added and retracted, with how often each is; here, once."""
+    return changes.group_by(*COLUMNS).agg(DIFF.sum()).filter(DIFF > 0)
+
+
+def left_of(changes: pl.LazyFrame, *sums: pl.Expr) -> pl.LazyFrame:
+    """Return the number of rows that are left of each key, and these sums."""
+    return changes.group_by("key").agg(*sums, n=DIFF.sum()).filter(pl.col("n") > 0)
 
 
 def first_of_groups(rows: pl.LazyFrame, _: pl.LazyFrame) -> pl.LazyFrame:
@@ -111,7 +132,7 @@ def merge_as_sessions(windows: pl.DataFrame) -> pl.DataFrame:
     return ec.merge_overlapping(windows)
 
 
-VALUE, AMOUNT = pl.col("value"), pl.col("amount")
+VALUE, AMOUNT, DIFF = pl.col("value"), pl.col("amount"), pl.col("_diff")
 COUNT, SUM, MEAN = pl.len().alias("n"), AMOUNT.sum().alias("total"), AMOUNT.mean().alias("mean")
 
 OPERATORS: dict[str, Operator] = {
@@ -185,17 +206,25 @@ OPERATORS: dict[str, Operator] = {
         in_sessions,
         timed=True,
     ),
-    "retracting count": aggregated(COUNT, retracting=True),
-    "retracting sum of floats": aggregated(SUM, retracting=True),
-    "retracting max": aggregated(AMOUNT.max(), retracting=True),
+    "retracting count": aggregated(COUNT, of_changes=lambda changes, _: left_of(changes)),
+    "retracting sum of floats": aggregated(
+        SUM, of_changes=lambda changes, _: left_of(changes, (AMOUNT * DIFF).sum().alias("total")).drop("n")
+    ),
+    "retracting max": aggregated(
+        AMOUNT.max(), of_changes=lambda changes, _: net_rows(changes).group_by("key").agg(AMOUNT.max())
+    ),
     "retracting, kept": alike(
-        lambda rows, _: rows.filter(pl.col("value") % 2 == 0), retracting=True, unit="rows"
+        lambda rows, _: rows.filter(VALUE % 2 == 0),
+        of_changes=lambda changes, _: net_rows(changes.filter(VALUE % 2 == 0)).drop("_diff"),
+        unit="rows",
     ),
     "retracting chain": alike(
         lambda rows, _: rows.group_by("key").agg(COUNT, VALUE.sum()).group_by("n").agg(
             keys=pl.len(), total=VALUE.sum()
         ),
-        retracting=True,
+        of_changes=lambda changes, _: left_of(changes, (VALUE * DIFF).sum()).group_by("n").agg(
+            keys=pl.len(), total=VALUE.sum()
+        ),
     ),
 }  # fmt: skip
 
@@ -250,6 +279,12 @@ def made_rows(loaded: int, epochs: int, rows: int, *, retracting: bool) -> Rows:
     return rows_of_epochs
 
 
+def so_far(batches: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return all rows that were pushed until each of the batches, this one included."""
+    every = pl.concat(batches, rechunk=True)
+    return [every.head(rows) for rows in np.cumsum([batch.height for batch in batches]).tolist()]
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     """Return the seconds that the work takes."""
     started = time.perf_counter()
@@ -281,19 +316,31 @@ def main(name: str, loaded: int, epochs: int, rows: int) -> None:
     reading = seconds_of(view.read)
     peak = memory.peak() - at_first
 
-    def evaluated(there: pl.DataFrame) -> pl.DataFrame:
-        return operator.evaluated(there.lazy(), other.lazy()).collect()
+    def measured(by: Evaluated, inputs: list[pl.DataFrame]) -> tuple[float, float]:
+        """Return the seconds of one evaluation of all input, and of one after each epoch."""
 
-    floor = statistics.median(seconds_of(lambda: evaluated(rows_of_epochs.there[-1])) for _ in range(3))
-    recomputing = sum(seconds_of(partial(evaluated, there)) for there in rows_of_epochs.there[before:])
-    truth = evaluated(rows_of_epochs.there[-1])
-    assert_frame_equal(
-        view.read().select(truth.columns), truth, check_row_order=False, check_dtypes=False, rel_tol=1e-9
+        def evaluated(rows: pl.DataFrame) -> pl.DataFrame:
+            return by(rows.lazy(), other.lazy()).collect()
+
+        floor = statistics.median(seconds_of(lambda: evaluated(inputs[-1])) for _ in range(3))
+        recomputing = sum(seconds_of(partial(evaluated, each)) for each in inputs[before:])
+        truth = evaluated(inputs[-1])
+        assert_frame_equal(
+            view.read().select(truth.columns), truth, check_row_order=False, check_dtypes=False, rel_tol=1e-9
+        )
+        return floor, recomputing
+
+    net_floor, net_recomputing = measured(operator.evaluated, rows_of_epochs.there)
+    floor, recomputing = (
+        (net_floor, net_recomputing)
+        if operator.of_changes is None
+        else measured(operator.of_changes, so_far(rows_of_epochs.batches))
     )
     send(
         pushing_s=sum(pushes), slowest_s=max(pushes), reading_s=reading, floor_s=floor, recomputing_s=recomputing,
         ns_a_row=sum(pushes) / (epochs * rows) * 1e9, times_floor=sum(pushes) / floor,
         read_times_floor=(sum(pushes) + reading) / floor, gain=recomputing / sum(pushes),
+        times_net_floor=sum(pushes) / net_floor, net_gain=net_recomputing / sum(pushes),
         peak_times_rows=peak / sum(batch.estimated_size() for batch in rows_of_epochs.batches),
     )  # fmt: skip
 
