@@ -6,6 +6,7 @@ generates all of its number.
 ``make test-long`` chooses a seed, another in every run, and prints it; ``make test-long SEED=...`` repeats that run.
 """
 
+import atexit
 import gc
 import os
 import signal
@@ -161,9 +162,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Let Python take everything apart at its end, in which libraries in C++ look for what is left."""
+    """Let Python take everything apart at its end, in which libraries in C++ look for what is left.
+
+    No sooner: before, pytest looks for garbage among what tests have left, a few times.
+    """
     session.config.stash[FAILED] = exitstatus != pytest.ExitCode.OK
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

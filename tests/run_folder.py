@@ -1,7 +1,8 @@
 """The folder of a run: what tests and the processes that they start put into the machine's temporary folder, which ends with the run.
 
-It is below that folder, not in the checkout, whose settings of tools would hold for what is in there. Its name has the number
-of the process that runs the tests: the next run from this checkout removes what one has left that was killed.
+It is below that folder, not in the checkout, whose settings of tools would hold for what is in there; where the machine has
+memory to spare, it is in memory (``place``). Its name has the number of the process that runs the tests: the next run from this
+checkout removes what one has left that was killed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,15 @@ OF_PYTEST = "pytest-of-*"
 UNVERIFIED = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """The classes of Spark are as its compiler made them: to verify them again is a fifth of the processor time of its start."""
 
+CODE = "-XX:ReservedCodeCacheSize=240m"
+"""With one compiler there is a fifth of that, of which a thread looks for what can be thrown away while Spark still needs it."""
+
+IN_MEMORY = Path("/dev/shm")
+"""A folder of Linux whose files are nowhere else."""
+
+ROOM = 6 * 2**30
+"""Bytes: a run has up to three gigabytes of files, as each Spark of a cluster has a copy of this environment."""
+
 PATIENCE = 20.0
 """Seconds that processes have to end after the tests."""
 
@@ -38,7 +48,7 @@ def java_options(folder: Path | str) -> str:
     >>> java_options("/tmp/x").split()[:2]
     ['-Djava.io.tmpdir=/tmp/x', '-XX:-UsePerfData']
     """
-    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {UNVERIFIED}"
+    return f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {CODE} {UNVERIFIED}"
 
 
 def variables(folder: Path | str) -> Mapping[str, str]:
@@ -52,12 +62,46 @@ def variables(folder: Path | str) -> Mapping[str, str]:
     }
 
 
+def place() -> Path:
+    """Where the folder of a run is: in memory, as the many small files of stores take a tenth less processor time there.
+
+    On the disk it is where ``TMPDIR`` says so, in the long profile, where memory is short, and where programs may not be
+    started in memory.
+    """
+    on_disk = Path(tempfile.gettempdir())
+    if "TMPDIR" in os.environ or os.environ.get("EVERCURRENT_TEST_PROFILE") == "long":
+        return on_disk
+    return IN_MEMORY if has_room(IN_MEMORY) and free_memory() > 2 * ROOM else on_disk
+
+
+def has_room(folder: Path) -> bool:
+    """Whether there is such a folder for the files of a run, programs among them."""
+    try:
+        system = os.statvfs(folder)
+    except (AttributeError, OSError):
+        return False
+    allows = os.access(folder, os.W_OK | os.X_OK) and not system.f_flag & getattr(os, "ST_NOEXEC", 0)
+    return allows and system.f_bavail * system.f_frsize > ROOM
+
+
+def free_memory() -> int:
+    """How many bytes of memory processes could have now; none where Linux does not say so."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def begin() -> Path:
     """Make the folder of this run, for this process and those that it starts; remove those of runs that are over."""
-    for earlier in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    chosen = place()
+    for earlier in [
+        each for where in {chosen, Path(tempfile.gettempdir())} for each in where.glob(f"{PREFIX}*")
+    ]:
         if not runs(int(earlier.name.removeprefix(PREFIX).partition("-")[0])):
             shutil.rmtree(earlier, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=chosen))
     folder.chmod(0o711)  # Some tests are somebody else for a while.
     os.environ.update(variables(folder))
     tempfile.tempdir = None  # Read from the environment when it is needed next.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from run_folder import PREFIX
+import run_folder
+from run_folder import PREFIX, place
 
 TESTS = Path(__file__).resolve().parent
 
@@ -41,6 +42,30 @@ def run(machine: Path, code: str) -> str:
 def test_this_run_has_a_folder() -> None:
     assert Path(tempfile.gettempdir()).name.startswith(PREFIX)
     assert os.environ["SPARK_LOCAL_DIRS"] == tempfile.gettempdir()
+
+
+def test_it_is_in_memory_where_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else, where somebody names a place, and in the long profile it is on the disk."""
+    on_disk = Path(tempfile.gettempdir())
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setenv("EVERCURRENT_TEST_PROFILE", "quick")
+    monkeypatch.setattr(run_folder, "IN_MEMORY", tmp_path)
+    monkeypatch.setattr(run_folder, "ROOM", 1)
+    monkeypatch.setattr(run_folder, "free_memory", lambda: 3)
+    assert place() == tmp_path
+    for name, value in {"free_memory": lambda: 2, "ROOM": 2**62, "IN_MEMORY": tmp_path / "missing"}.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(run_folder, name, value)
+            assert place() == on_disk, name
+    for variable, value in {"TMPDIR": str(on_disk), "EVERCURRENT_TEST_PROFILE": "long"}.items():
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, value)
+            assert place() == on_disk, variable
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says how much memory is free")
+def test_free_memory_is_known_on_linux() -> None:
+    assert 2**20 < run_folder.free_memory() < 2**50
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
