@@ -161,6 +161,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What is left when the tests of a file are over stays: after thousands of tests it takes a second to look at all of it."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Let Python take everything apart at its end, in which libraries in C++ look for what is left.
 
