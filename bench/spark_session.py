@@ -54,6 +54,7 @@ def on_executors(count: int) -> SparkSession:
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     settings = {
         **SETTINGS,
+        **A_PARTITION_EACH,
         "spark.executor.memory": "1g",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
     }
