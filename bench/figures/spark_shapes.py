@@ -48,8 +48,8 @@ EVEN = Shape("200,000 rows, even keys", 200_000, 1, 0, 10, 3, MANY)
 HOT = Shape("200,000 rows, half of them with one key", 200_000, 1, 0, 10, 3, MANY, is_hot=True)
 SHAPES = (
     Shape("64 partitions of 5,000 rows in all", 5_000, 64, 0, 12, 2),
-    Shape("150,000 rows of 2 KB", 150_000, 4, 2_000, 5, 1),
-    Shape("30,000 rows of 10 KB", 30_000, 4, 10_000, 5, 1),
+    Shape("150,000 rows of 2 KB", 150_000, 4, 2_000, 12, 4),
+    Shape("30,000 rows of 10 KB", 30_000, 4, 10_000, 12, 4),
     EVEN,
     HOT,
     Shape("200,000 rows, float sum, mean and maximum", 200_000, 1, 0, 10, 3, MANY, 4.0, has_more=True),

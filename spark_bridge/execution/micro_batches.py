@@ -35,7 +35,7 @@ from .first_stage import first_stage
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
 from .interruptions import interruption, is_interruption
-from .jobs import Setup, SparkJobs
+from .jobs import ARROW_BATCH, Setup, SparkJobs
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
 from .short_log import ShortLog
@@ -81,6 +81,7 @@ class MicroBatches:
         self._epochs: Epochs | None = None
         self._store: Store | None = None
         self._open_attempts: Attempts | None = None
+        self._session: SparkSession | None = None
         self._fills: WeakSet[RunningFill] = WeakSet()
         self._begin()
         self._query: str | None = None
@@ -128,6 +129,9 @@ class MicroBatches:
         """Run the micro-batch after the last one; ``promised`` are watermarks by hand."""
         epochs = self.opened()
         views = {stage.number: tuple(stage.views) for stage in epochs.cut.stages}
+        if self._session is not rows.sparkSession:
+            self._session = rows.sparkSession  # The query's own, which Spark makes from the user's.
+            self._session.conf.set(*ARROW_BATCH)
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         has_sink = self.options.on_epoch is not None
@@ -385,7 +389,13 @@ class MicroBatches:
         """Return the state for another process, without objects that are open here."""
         left = ("turn", "_upkeep")
         shared = {name: value for name, value in self.__dict__.items() if name not in left}
-        open_here = {"_epochs": None, "_store": None, "_open_attempts": None, "await_end": None}
+        open_here = {
+            "_epochs": None,
+            "_store": None,
+            "_open_attempts": None,
+            "await_end": None,
+            "_session": None,
+        }
         here = {"while_running": nullcontext, "_fills": WeakSet(), "on_read": None, "_is_elsewhere": True}
         return {**shared, **open_here, **here}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import evercurrent as ec
@@ -175,3 +176,30 @@ def test_every_type_comes_over_as_into_a_job(spark):
             pl.testing.assert_frame_equal(rows_from_arrow(collected(given, 10, ROOM, 1), EVERY.schema), EVERY)
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_wide_rows_travel_to_workers_in_small_batches(
+    feed: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise Spark's Java gathers 10,000 rows of any width in its memory, for each task."""
+    sizes: list[int] = []
+    arrive = SparkJobs.arrive
+
+    def measured(self: SparkJobs, rows: Any, instant: Any, tasks: int | None = None) -> Any:
+        def sizes_of(batches: Any) -> Any:
+            for batch in batches:
+                yield pa.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
+
+        sizes.extend(rows.mapInArrow(sizes_of, "bytes long").toArrow()["bytes"].to_pylist())
+        return arrive(self, rows, instant, tasks)
+
+    monkeypatch.setattr(SparkJobs, "arrive", measured)
+    engine = ec.Engine()
+    texts = engine.source("texts", {"text": pl.String})
+    engine.view("longest", texts.group_by().agg(most=pl.col("text").str.len_bytes().max()))
+    rows = pl.DataFrame({"text": ["x" * 100_000] * 200})
+    query = run(engine, {"texts": feed([rows])}, checkpoint=checkpoint, trigger=ONCE, driver_rows=0)
+    query.await_termination()
+    assert query.view("longest").read().rows() == [(100_000,)]
+    assert sum(sizes) > 200 * 100_000
+    assert max(sizes) < 6 << 20
