@@ -15,6 +15,11 @@ def is_listed(dtype: pl.DataType) -> bool:
     return dtype in (pl.String, pl.Binary, pl.Boolean) or dtype.is_integer()
 
 
+def nulls_as(value: float, column: pl.Series) -> pl.Series:
+    """Return the column with a value in the place of nulls: the column itself where nothing is null, as to fill it is a query."""
+    return column.fill_null(value) if column.has_nulls() else column
+
+
 def nulls_in(column: pl.Series) -> npt.NDArray[np.bool_]:
     """Return where a column is null."""
     if not column.has_nulls():

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from .kernels import Ints, is_one_word, physical
+from .nulls import nulls_as
 from .value_words import one_of_each
 
 MAGNITUDE = np.int64(2**63 - 1)
@@ -27,7 +28,7 @@ def word_kind(dtype: pl.DataType) -> str:
 def order_words(column: pl.Series) -> Ints:
     """Return integers that sort as the values do, with NaN above all numbers; a null may have any word."""
     if column.dtype.is_float():
-        bits = one_of_each(column.fill_null(0.0) if column.has_nulls() else column).view(np.int64)
+        bits = one_of_each(nulls_as(0.0, column)).view(np.int64)
         return bits ^ ((bits >> 63) & MAGNITUDE)
     words = physical(column)
     return words ^ LEAST if column.dtype == pl.UInt64 else words

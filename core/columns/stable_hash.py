@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from .nulls import nulls_as
 from .value_words import NULL_WORD, SPREAD, Index, Words, one_of_each
 from .whole_columns import Ints, is_one_word, physical
 
@@ -36,7 +37,7 @@ def _column_words(column: pl.Series) -> Words:
     if is_one_word([dtype]):
         words = physical(column).view(np.uint64)
     elif dtype.is_float():
-        words = one_of_each(column.fill_null(0.0)).view(np.uint64)
+        words = one_of_each(nulls_as(0.0, column)).view(np.uint64)
     elif isinstance(dtype, pl.Struct):
         words = stable_words(column.struct.unnest().get_columns(), len(column))
     elif isinstance(dtype, pl.List | pl.Array):

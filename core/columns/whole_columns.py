@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from .nulls import nulls_as
+
 Ints = npt.NDArray[np.int64]
 
 FEW_VALUES = 32
@@ -96,12 +98,11 @@ def physical(column: AnyColumn) -> Ints:
         return column.int64
     kind = type(column.dtype)
     if kind is pl.UInt64:
-        filled = column.fill_null(0) if column.has_nulls() else column
-        words: Ints = filled.to_numpy().view(np.int64)
+        words: Ints = nulls_as(0, column).to_numpy().view(np.int64)
         return words
     if kind is not pl.Int64:
         column = column.cast(pl.Int64)  # The same as to_physical() of these types, which is a query of 30 us.
-    values: Ints = (column.fill_null(0) if column.has_nulls() else column).to_numpy()
+    values: Ints = nulls_as(0, column).to_numpy()
     return values
 
 

@@ -34,7 +34,7 @@ from ..columns.exact import (
     wide_limbs,
 )
 from ..columns.kernels import Floats, Ints, Keys, least_and_greatest, physical
-from ..columns.nulls import nulls_in
+from ..columns.nulls import nulls_as, nulls_in
 from ..columns.whole_columns import AnyColumn, IntColumn, series_of
 from ..data.errors import ArithmeticRefusedError
 from .aggregate_contract import AggregateState, Change
@@ -117,22 +117,21 @@ def _squares(name: str, values: AnyColumn, diffs: Ints) -> dict[str, Ints]:
 
 
 def _trues(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
-    return {f"true:{name}": diffs * series_of(column).cast(pl.Boolean).fill_null(False).to_numpy()}
+    return {f"true:{name}": diffs * nulls_as(False, series_of(column).cast(pl.Boolean)).to_numpy()}
 
 
 def _falses(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
-    return {f"false:{name}": diffs * ~series_of(column).cast(pl.Boolean).fill_null(True).to_numpy()}
+    return {f"false:{name}": diffs * ~nulls_as(True, series_of(column).cast(pl.Boolean)).to_numpy()}
 
 
 def _floats(column: pl.Series) -> Floats:
-    filled = column.fill_null(0) if column.has_nulls() else column
-    floats: Floats = filled.cast(pl.Float64).to_numpy()
+    floats: Floats = nulls_as(0, column).cast(pl.Float64).to_numpy()
     return floats
 
 
 def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
     """Return the 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
-    filled = column.fill_null(0).rechunk()
+    filled = nulls_as(0, column).rechunk()
     if column.dtype.is_decimal():
         array = filled.to_arrow()
         words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)

@@ -23,6 +23,7 @@ from ..columns.kernels import (
     least_and_greatest,
     stack,
 )
+from ..columns.nulls import nulls_as
 from ..columns.whole_columns import AnyColumn, ones, series_of
 from ..data.clock import Now
 from ..data.delta import Delta
@@ -224,7 +225,7 @@ class GroupBy(Operator):
         if self._discarding:
             has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
             for column in map(series_of, rows[len(names) :]):
-                has_any |= (column.fill_null(0) != 0).to_numpy()
+                has_any |= (nulls_as(0, column) != 0).to_numpy()
             has_any |= False if even is None else even[exists]
             exists[exists] = has_any
             return exists, keep(frame_of(rows), has_any)

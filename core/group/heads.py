@@ -16,7 +16,7 @@ import polars as pl
 
 from ..columns.kernels import Index, Ints, Mask
 from ..columns.lossless import exactly
-from ..columns.nulls import nulls_in
+from ..columns.nulls import nulls_as, nulls_in
 from ..columns.order_words import has_order_word, order_words, values_of, word_kind
 from ..data.schema import Order
 from .aggregates import FirstBy
@@ -106,7 +106,7 @@ class HeadOrder:
         """Return the positions of the rows that may be first: those for which ``where`` is true."""
         if self.aggregate.where is None:
             return np.arange(rows.height)
-        return np.flatnonzero(rows.get_column(self.aggregate.where).fill_null(False).to_numpy())
+        return np.flatnonzero(nulls_as(False, rows.get_column(self.aggregate.where)).to_numpy())
 
     def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
         """Return the first row of each of ``count`` groups; ``groups`` has the group of each row. Cost: the rows."""
@@ -144,7 +144,7 @@ class HeadOrder:
 
     def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int, prefix: str = "") -> Heads:
         """Return the first row of each group, given the first rows of parts in the columns that ``columns_of`` returns."""
-        has, *words = (parts.get_column(prefix + name).fill_null(0).to_numpy() for name in self.names)
+        has, *words = (nulls_as(0, parts.get_column(prefix + name)).to_numpy() for name in self.names)
         chosen = np.flatnonzero(has)
         return first_of([each[chosen] for each in words], groups[chosen], count)
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from ..columns.grouping import Groups
 from ..columns.kernels import Ints, gather
+from ..columns.nulls import nulls_as
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from .accumulators import Sums
@@ -43,7 +44,7 @@ def added_up(
 def sums_in(frame: pl.DataFrame) -> dict[str, Ints]:
     """Return the additive columns of each row, and ``ENTRIES``; columns that a part does not have are zero."""
     return {
-        column.name.removeprefix(SUM): (column.fill_null(0) if column.has_nulls() else column).to_numpy()
+        column.name.removeprefix(SUM): nulls_as(0, column).to_numpy()
         for column in frame.get_columns()
         if column.name.startswith(SUM)
     }

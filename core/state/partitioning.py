@@ -16,6 +16,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.kernels import ROUTED_BITS, Ints, Keys, Words, key_words
+from ..columns.nulls import nulls_as
 from ..data.clock import START_OF_TIME
 from ..data.delta import Delta
 from ..data.tags import tagged
@@ -219,7 +220,7 @@ def _whole(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     )
     groups = group(Keys(_column(stacked, KEY), second))
     sums = {
-        name: groups.sums(stacked.get_column(name).fill_null(0).to_numpy())
+        name: groups.sums(nulls_as(0, stacked.get_column(name)).to_numpy())
         for name in stacked.columns
         if name.startswith(SUM)
     }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from evercurrent.core.columns.nulls import nulls_as
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.schema import EPOCH, counted
 
@@ -285,7 +286,7 @@ def differences(expected: Batch, contents: Batch) -> pl.DataFrame:
         one, other = (side.get_column(name) for side in sides)
         if not one.is_null().equals(other.is_null()):
             return changed
-        values = [column.fill_null(0).cast(pl.Float64).to_numpy() for column in (one, other)]
+        values = [nulls_as(0, column).cast(pl.Float64).to_numpy() for column in (one, other)]
         if not np.isclose(values[0], values[1], rtol=CLOSE, atol=0, equal_nan=True).all():
             return changed
     return changed.clear()

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.kernels import Mask
+from ...columns.nulls import nulls_as
 from ...data.clock import START_OF_TIME
 from ...data.errors import InputError, first_line
 from ...data.tags import tagged
@@ -69,7 +70,7 @@ class CustomState(Leaf):
             raise InputError(
                 f"trigger {self._trigger.name!r}: should_fire gave {answer!r:.60}; return a Boolean column, a row per window"
             )
-        fires: Mask = answer.fill_null(False).to_numpy()
+        fires: Mask = nulls_as(False, answer).to_numpy()
         return fires & ~self.finished(context)
 
     def fire(self, context: TriggerContext, on: Mask) -> None:

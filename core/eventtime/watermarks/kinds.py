@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.kernels import Index, Ints, Mask, frame_of, gather, keep
+from ...columns.nulls import nulls_as
 from ...data.clock import START_OF_TIME
 from ...data.delta import Delta
 from ...data.errors import PlanError
@@ -336,7 +337,7 @@ class Punctuated(Watermark):
     def marks(self, arrived: Arrived) -> Ints:
         """Return the mark of each row: its event time if it is a punctuation, else the start of time."""
         flags = arrived.column(self.column)
-        promises: Mask = (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
+        promises: Mask = nulls_as(False, flags).to_numpy()
         return np.where(promises, arrived.times, START_OF_TIME)
 
     def of(self, mark: int) -> int:
