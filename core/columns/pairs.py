@@ -7,7 +7,7 @@ other row is left to ``exact``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -29,7 +29,14 @@ ERROR = 2.0**-96
 """What a spread is wrong by is less than this times the greatest square: some hundred roundings of 2^-106."""
 
 
-def nearest_of_limbs(limbs: Mapping[int, Ints]) -> tuple[Floats, Mask] | None:
+BLOCK = 1 << 14
+"""How many rows are computed together, so that intermediate results stay in the caches of a processor."""
+
+Rounded = tuple[Floats, Mask]
+"""Floats, and where each is certain to be the nearest."""
+
+
+def nearest_of_limbs(limbs: Mapping[int, Ints]) -> Rounded | None:
     """Return the float nearest to each sum, and where it is certain to be; None if there are not one to three limbs, or far ones."""
     floats = _floats(limbs, 2 * FARTHEST) if 1 <= len(limbs) <= 3 else None
     if floats is None:
@@ -45,11 +52,37 @@ def nearest_of_limbs(limbs: Mapping[int, Ints]) -> tuple[Floats, Mask] | None:
     return total, last == 0
 
 
-def spreads_of_limbs(
-    totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints
-) -> tuple[Floats, Mask] | None:
+def spreads_of_limbs(totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints) -> Rounded | None:
     """Return the float nearest to each count * (sum of squares) - (sum)^2, and where it is certain to be; None for far limbs."""
-    if not totals or not squares or not len(counts):
+    if not totals or not squares:
+        return None
+    return _in_blocks(
+        lambda rows: _spreads_of_limbs(_at(totals, rows), _at(squares, rows), counts[rows]), len(counts)
+    )
+
+
+def _in_blocks(rounded: Callable[[slice], Rounded | None], height: int) -> Rounded | None:
+    """Return what a function returns of all rows, given some at a time; None as soon as it returns that."""
+    if height <= BLOCK:
+        return rounded(slice(0, height))
+    floats, certain = np.empty(height), np.empty(height, np.bool_)
+    for start in range(0, height, BLOCK):
+        rows = slice(start, start + BLOCK)
+        part = rounded(rows)
+        if part is None:
+            return None
+        floats[rows], certain[rows] = part
+    return floats, certain
+
+
+def _at(limbs: Mapping[int, Ints], rows: slice) -> dict[int, Ints]:
+    return {number: limb[rows] for number, limb in limbs.items()}
+
+
+def _spreads_of_limbs(
+    totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints
+) -> Rounded | None:
+    if not len(counts):
         return None
     least, greatest = least_and_greatest(counts)
     most = max(greatest, -least)

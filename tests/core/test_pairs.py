@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evercurrent.core.columns.exact import float_limbs, float_squares, limbs_of, nearest, spreads
-from evercurrent.core.columns.pairs import nearest_of_limbs, spreads_of_limbs
+from evercurrent.core.columns.pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
 
 NEAR = st.floats(-1e6, 1e6, allow_subnormal=False)
 CLOSE = st.integers(-3, 3).map(lambda steps: 1e8 + steps * 2.0**-26)
@@ -71,3 +71,26 @@ def test_ties_are_left_to_integers() -> None:
     assert quick is not None
     assert not quick[1][2], "the spread of one value is nothing but rounding"
     assert spreads("s", "q", sums, np.array([3, 2, 1]), np.ones(3, np.bool_))[0][2] == 0
+
+
+def test_many_rows_are_rounded_as_few_are() -> None:
+    """Rows are computed some at a time: the same bits as when each part is given alone."""
+    random, rows = np.random.default_rng(5), 2 * BLOCK + 3
+    totals = {number: random.integers(-(2**40), 2**40, rows) for number in (-2, -1, 0)}
+    squares = {number: random.integers(0, 2**44, rows) for number in (-3, -2, -1, 0)}
+    counts = random.integers(1, 50, rows)
+    together = spreads_of_limbs(totals, squares, counts)
+    assert together is not None
+    for start in range(0, rows, 5_000):
+        part = slice(start, start + 5_000)
+        alone = spreads_of_limbs(
+            {number: limb[part] for number, limb in totals.items()},
+            {number: limb[part] for number, limb in squares.items()},
+            counts[part],
+        )
+        assert alone is not None
+        both = together[1][part] & alone[1]
+        assert both.mean() > 0.9
+        np.testing.assert_array_equal(together[0][part][both], alone[0][both])
+    totals[0][-1] = 2**53 + 1
+    assert spreads_of_limbs(totals, squares, counts) is None, "one far sum is in the last part"
