@@ -4,21 +4,26 @@ import ctypes
 from functools import cache
 from typing import Any
 
-import numpy as np
+LARGEST_THRESHOLD = 32 << 20
+"""Bytes of the largest pieces that come from the heap, which is the most that glibc accepts: larger ones are mapped."""
 
-LARGEST_THRESHOLD = 31 << 20
-"""Bytes just below the maximum to which glibc raises its mmap threshold."""
+KEPT = 256 << 20
+"""Bytes of free memory at the end of the heap that glibc keeps for later epochs."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of mallopt(3)."""
 
 
 def expect_large_arrays() -> None:
     """Let the C library keep the memory that epochs use and free, for later epochs.
 
-    glibc hands large pieces back to the system as they are freed, and has their pages cleared and mapped again
-    when the next epoch allocates as much: the first epochs of a chain took 1.3 times as long. It no longer does so
-    for pieces up to the largest that was freed (mallopt(3), M_MMAP_THRESHOLD), so one is allocated and freed here
-    without being touched. With other C libraries this has no effect.
+    glibc maps large pieces, and hands them and more than 128 KB at the end of its heap back to the system as they are freed; their
+    pages are then cleared and mapped again when the next epoch allocates as much. With other C libraries this has no effect.
     """
-    np.empty(LARGEST_THRESHOLD, np.uint8)
+    library = _library()
+    if library is not None:
+        library.mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
+        library.mallopt(M_TRIM_THRESHOLD, KEPT)
 
 
 def give_back() -> None:
@@ -26,14 +31,16 @@ def give_back() -> None:
 
     It keeps the memory of epochs for later ones, and would keep this memory too. Only glibc has the call.
     """
-    trim = _trim()
-    if trim is not None:
-        trim(0)
+    library = _library()
+    if library is not None:
+        library.malloc_trim(0)
 
 
 @cache
-def _trim() -> Any:
+def _library() -> Any:
+    """Return the C library of this process if it is glibc."""
     try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):
+        library = ctypes.CDLL(None)
+    except (OSError, TypeError):
         return None
+    return library if hasattr(library, "gnu_get_libc_version") else None
