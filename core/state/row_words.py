@@ -1,4 +1,4 @@
-"""The words of rows that are one value are made when somebody first reads them: until then the values distinguish the rows."""
+"""The words of rows that are in the order of all their values are made when somebody first reads them: until then the values distinguish the rows."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ RowWords = Keys | DeferredWords
 def deferred_for(payload: pl.DataFrame, parts: Iterable[RowWords | None]) -> DeferredWords | None:
     """Return the words of rows that were brought together from such parts; None where they cannot be made later."""
     first = next((part for part in parts if isinstance(part, DeferredWords)), None)
-    if first is None or payload.get_columns()[0].has_nulls():
-        return None
-    return first.of_others(payload)
+    return None if first is None or has_nulls(payload) else first.of_others(payload)
+
+
+def has_nulls(payload: pl.DataFrame) -> bool:
+    """Return whether a value of these rows is null, and so has no order word."""
+    return any(column.has_nulls() for column in payload.get_columns())

@@ -21,7 +21,7 @@ from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
-from .row_words import DeferredWords, RowWords, deferred_for
+from .row_words import DeferredWords, RowWords, deferred_for, has_nulls
 
 LAST_WORD = np.uint64(2**64 - 1)
 
@@ -63,10 +63,15 @@ class Layout:
 
     @property
     def is_one_value(self) -> bool:
-        """Return whether rows are one value, by which they are in order: then its order word takes the place of the row."""
-        if not self.by_row or len(self.order) != 1 or [*self.payload] != [self.order[0].column]:
+        """Return whether rows are one value, by which they are in order."""
+        return len(self.payload) == 1 and self.orders_all_values
+
+    @property
+    def orders_all_values(self) -> bool:
+        """Return whether rows are in the order of all of their values: then the order words of these take the place of the row."""
+        if not self.by_row or {order.column for order in self.order} != {*self.payload} or not self.payload:
             return False
-        return has_order_word(self.payload[self.order[0].column])
+        return all(map(has_order_word, self.payload.dtypes()))
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -218,7 +223,7 @@ def make_run(
         groups = group(keys)
         return _reduced(groups.keys, payload, sums.items(), None, groups)
     if isinstance(rows, DeferredWords):
-        return _run_of_values(layout.order[0], keys, payload, sums, rows)
+        return _run_of_values(layout, keys, payload, sums, rows)
     order = _row_order(layout, keys, payload, rows)
     keys, rows = keys.take(order), rows.take(order)
     differs = differing(keys)
@@ -230,15 +235,17 @@ def make_run(
 
 
 def _run_of_values(
-    order: Order, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: DeferredWords
+    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: DeferredWords
 ) -> Run:
-    """Return what ``make_run`` does of rows that are one value, none of them null: equal rows have the same order word."""
-    (column,) = payload.get_columns()
-    descending = [*(False for _ in keys.words()), order.descending]
-    entries = sorted_by([*keys.words(), column], descending)
-    keys, values = keys.take(entries), order_words(column)[entries]
+    """Return what ``make_run`` does of rows in the order of all their values, none of them null: equal rows have the same order words."""
+    columns = [payload.get_column(order.column) for order in layout.order]
+    descending = [*(False for _ in keys.words()), *(order.descending for order in layout.order)]
+    entries = sorted_by([*keys.words(), *columns], descending)
+    keys = keys.take(entries)
     differs = differing(keys)
-    differs[1:] |= values[1:] != values[:-1]
+    for column in columns:
+        values = order_words(column)[entries]
+        differs[1:] |= values[1:] != values[:-1]
     starts = np.flatnonzero(differs)
     if len(starts) < len(entries):
         keys = keys.take(starts)
@@ -418,7 +425,7 @@ def empty_run(layout: Layout) -> Run:
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:
     """Return the rows of a delta frame as a run by these key columns."""
     payload = frame_of([frame.get_column(name) for name in layout.payload])
-    is_deferred = layout.is_one_value and not payload.get_columns()[0].has_nulls()
+    is_deferred = layout.orders_all_values and not has_nulls(payload)
     rows = DeferredWords.of(payload) if is_deferred else key_words(payload.get_columns(), frame.height)
     return make_run(layout, keys.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, rows)
 

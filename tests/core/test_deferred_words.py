@@ -1,4 +1,4 @@
-"""The words of rows that are one value are made late, and are the same as those that are made at once."""
+"""The words of rows in the order of all their values are made late, and are the same as those that are made at once."""
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ def frame_of(values: pl.Series, seed: int) -> pl.DataFrame:
 
 def at_once(layout: Layout, frame: pl.DataFrame) -> Run:
     """Return the run whose words are made first, as that of rows of several values."""
-    payload = frame.select("value")
+    payload = frame.select([*layout.payload])
     words = key_words(payload.get_columns(), frame.height)
     return make_run(layout, KEYS.words(frame), payload, {DIFF: frame.get_column(DIFF).to_numpy()}, words)
 
@@ -78,6 +78,26 @@ def test_runs_and_merges_are_the_same(dtype: pl.DataType, descending: bool, key_
     rows = early[0].rows
     assert rows is not None
     np.testing.assert_array_equal(late[0].rows_at(positions).first, rows.first[positions])
+
+
+def test_rows_of_several_values_are_the_same_if_all_are_in_the_order() -> None:
+    """As the greatest numbers are kept: those that are no number behind the others."""
+    schema = pl.Schema({"value": pl.Float64(), "is_nan": pl.Boolean()})
+    orders = Order("is_nan", nulls_last=True), Order("value", descending=True, nulls_last=True)
+    layout = Layout(schema, by_row=True, order=orders)
+    frames = [
+        frame_of(pl.Series("value", VALUES), seed).select(
+            "key", "value", pl.col("value").is_nan().alias("is_nan"), DIFF
+        )
+        for seed in range(3)
+    ]
+    late = [run_of_rows(layout, KEYS, each) for each in frames]
+    early = [at_once(layout, each) for each in frames]
+    for one, other in zip((*late, merge(layout, late)), (*early, merge(layout, early)), strict=True):
+        assert isinstance(one.row_words, DeferredWords)
+        check(one, other)
+    partly = Layout(schema, by_row=True, order=orders[:1])
+    assert isinstance(run_of_rows(partly, KEYS, frames[0]).row_words, Keys)
 
 
 def test_rows_with_nulls_have_words_at_once() -> None:
