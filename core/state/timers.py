@@ -10,6 +10,7 @@ import polars as pl
 
 from ..columns.grouping import group
 from ..columns.kernels import Index, Ints, Keys
+from ..columns.sorting import SIGN, sorted_by
 from .merge_policy import to_merge
 from .partitioning import WORDS, Route
 from .snapshot import INSTANT, KEY, SECOND, SPENT, Saved
@@ -68,7 +69,7 @@ class Timers(StagedValue[tuple[_Run, ...]]):
         """Stage timers for these keys at these instants."""
         if not len(instants):
             return
-        order = np.argsort(instants, kind="stable")
+        order = _ascending(instants)
         self._staged = _piled((*self._latest, _Run(Instants(instants[order], keys.take(order)))))
 
     def due(self, until: int) -> Keys:
@@ -141,5 +142,10 @@ def _piled(runs: tuple[_Run, ...]) -> tuple[_Run, ...]:
 def _merged(runs: tuple[_Run, ...]) -> _Run:
     instants = np.concatenate([run.instants for run in runs])
     keys = Keys.concat([run.before(len(run)) for run in runs])
-    order: Index = np.argsort(instants, kind="stable")
+    order = _ascending(instants)
     return _Run(Instants(instants[order], keys.take(order)))
+
+
+def _ascending(instants: Ints) -> Index:
+    """Return the order of instants, equal ones as they are. Cost: a sort of packed words, half of that of positions."""
+    return sorted_by([instants.view(np.uint64) ^ SIGN])
