@@ -1,8 +1,10 @@
 """Memory that an epoch frees is there for the next one, without pages that the system clears again."""
 
+import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,5 +41,8 @@ def test_an_epoch_takes_the_pages_of_the_one_before() -> None:
 
 def _output_of(program: str) -> str:
     # A process of its own: in this one, what other tests have freed would be taken.
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    process = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     return process.stdout
