@@ -62,11 +62,11 @@ def measure(settings: Settings) -> Figure:
     outcomes: dict[str, list[Outcome]] = {}
     quick = "the target is about more micro-batches" if settings.quick else ""
     for number, shape in enumerate(SHAPES):
-        batches = 4 if settings.quick else shape.batches
+        batches, warming = (4, 1) if settings.quick else (shape.batches, shape.warming)
         settings.report(f"{NAME}: writing {shape.name}")
         frames = _frames(shape, batches)
         stream = write_stream(settings.workspace / f"{NAME}-{number}", frames, shape.keys)
-        where = (str(stream.folder), str(shape.warming))
+        where = (str(stream.folder), str(warming))
         words = [word for word, holds in (("wide", shape.width), ("more", shape.has_more)) if holds]
         ours = ("--files", str(shape.files), *(f"--{word}" for word in words))
         other = (str(shape.files), *words)
