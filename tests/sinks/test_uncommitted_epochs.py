@@ -258,3 +258,23 @@ def test_the_contents_of_a_view_that_was_dropped_are_not_begun_with(tmp_path: Pa
     assert view.foreach(deltas.append, name="mine").join(10)
     assert [delta.rows() for delta in deltas] == [[("a", 2, view.epoch, 1)]]
     engine.close()
+
+
+def test_contents_at_which_a_function_raises_come_again_as_of_the_same_epoch(tmp_path: Path) -> None:
+    engine, view = hits(tmp_path, every=1)
+    engine.push("log", {"ip": ["a"]})
+    deltas: list[pl.DataFrame] = []
+    more = threading.Event()
+
+    def function(delta: pl.DataFrame) -> None:
+        deltas.append(delta)
+        if len(deltas) == 1:
+            assert more.wait(10)
+            raise OSError("not now")
+
+    delivery = view.foreach(function, name="mine", retry=ec.Retry(first_seconds=0.001))
+    engine.push("log", {"ip": ["b"]})
+    more.set()
+    assert delivery.join(10)
+    assert [delta.rows() for delta in deltas] == [[("a", 1, 1, 1)], [("a", 1, 1, 1)], [("b", 1, 2, 1)]]
+    engine.close()
