@@ -89,19 +89,19 @@ class Merger:
         """Merge all runs if they may cancel, or if as many entries were read in vain as there are to merge.
 
         Runs can cancel each other only if their columns add up to zero, as after an undo. If they then do not cancel
-        (some diffs are negative), there is no second attempt before they have doubled. Runs that are too large for
-        other merges are merged when they have doubled.
+        (some diffs are negative), there is no second attempt before as many entries were added as are left, since fewer
+        cannot cancel these. Runs that are too large for other merges are merged when they have doubled.
         """
         runs, waiting = version.parts
         entries = sum([run.size for run in runs]) + (rows_in(waiting) if waiting else 0)
         attempts = not any(version.totals.values()) or entries > 2 * (self.most or entries)
-        attempts = attempts and entries >= version.attempt_from
+        attempts = attempts and not version.attempt_after
         if (len(runs) < 2 and not waiting) or not (attempts or version.wasted > entries):
             return version
         every = runs if not waiting else (*runs, sorted_waiting(waiting))
         whole = tuple(merged_in_ranges(self.merged, every, self.most))
-        attempt_from = 2 * sum(map(len, whole)) if attempts else version.attempt_from
-        return version.with_parts(whole, (), attempt_from=attempt_from, wasted=0, merging=())
+        attempt_after = sum(map(len, whole)) if attempts else version.attempt_after
+        return version.with_parts(whole, (), attempt_after=attempt_after, wasted=0, merging=())
 
     def _due(self, runs: Runs) -> int | None:
         return due_from([run.size for run in runs], self.most)

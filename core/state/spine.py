@@ -335,7 +335,7 @@ class Spine(Totals):
         """See ``State``: the pieces are runs."""
         version = self.version if self._staged is None else self._staged
         wasted = version.wasted + self._wasted
-        facts = {"totals": dict(version.totals), "attempt_from": version.attempt_from, "wasted": wasted}
+        facts = {"totals": dict(version.totals), "attempt_after": version.attempt_after, "wasted": wasted}
         return Saved(self._settle(version), facts)
 
     def restore(self, saved: Saved) -> None:
@@ -344,7 +344,7 @@ class Spine(Totals):
         totals: dict[str, int] = dict(facts.get("totals", {}))
         for run in runs if "totals" not in facts else ():
             add_totals(totals, run)
-        self.version = Version((runs, ()), totals, facts.get("attempt_from", 0), facts.get("wasted", 0))
+        self.version = Version((runs, ()), totals, facts.get("attempt_after", 0), facts.get("wasted", 0))
         self.discard()
         forget_lost(self._merges)
 
@@ -387,7 +387,9 @@ class Spine(Totals):
             runs, waiting, retracting = merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()
         parts = runs, waiting
-        changed = Version(parts, totals, then.attempt_from, then.wasted, retracting, merging)
+        entries = sum(part.size for part in added) + (0 if chunk is None else len(chunk))
+        attempt_after = max(then.attempt_after - entries, 0)
+        changed = Version(parts, totals, attempt_after, then.wasted, retracting, merging)
         return changed if self.is_growing else merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:

@@ -26,6 +26,7 @@ class Version:
 
     ``parts`` are its runs and the rows that still wait. Its contents never change. Its waiting rows become a run when somebody
     first needs them by key (``settle``), whoever it is; it does not matter which of several threads did it first. Totals are modulo 2^64, as the sums of columns wrap.
+    ``attempt_after`` is how many entries have to be added before it is tried again whether all cancel each other.
     ``retracting`` counts entries of runs that were added while rows waited, and that may retract these. ``merging`` are merges
     of large runs that are under way. ``merged`` has all parts as one run, once a reader has merged them. ``merged_at_origin``
     is the same of the version of another spine that this one shares: what its readers merge is merged here too, and not the
@@ -34,7 +35,7 @@ class Version:
 
     parts: Parts
     totals: Mapping[str, int] = field(default_factory=dict)
-    attempt_from: int = 0
+    attempt_after: int = 0
     wasted: int = 0
     retracting: int = 0
     merging: tuple[GradualMerge, ...] = ()

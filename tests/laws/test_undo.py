@@ -8,7 +8,7 @@ import evercurrent as ec
 from evercurrent.core.state.spine import Spine
 from harness import Running, circuit_of
 from oracle import TooLargeError
-from strategies import Case, Epoch, cases, of_profile
+from strategies import Case, Epoch, Program, cases, of_profile
 
 
 def undone(epochs: list[Epoch]) -> list[Epoch]:
@@ -63,6 +63,22 @@ def test_input_and_its_opposite_leave_nothing(case: Case) -> None:
 @given(case=cases())
 def test_one_epoch_undoes_many(case: Case) -> None:
     assert_nothing_is_left(case, together=True)
+
+
+def test_rows_that_cancel_after_others_did_not_leave_nothing() -> None:
+    """A row and the lack of another add up to zero, and do not cancel; later all do, some of it in smaller merges."""
+    sources = {
+        "a": {"k": pl.Int64, "x": pl.Int64},
+        "b": {"k": pl.String, "x": pl.String, "y": pl.Int64, "z": pl.Int64},
+    }
+    views = ("v1 = b.unique()", "v2 = v1.join(a, left_on='y', right_on='k', how='inner')")
+    epochs: list[Epoch] = [
+        {"a": [((0, 0), -1)], "b": []},
+        {"a": [((0, 0), 1), ((0, 1), -1)], "b": [(("a", "a", 0, 0), 1)]},
+        {"a": [((0, 0), -1)], "b": []},
+        {"a": [((0, 0), 2)], "b": []},
+    ]
+    assert_nothing_is_left(Case(Program(sources, views), epochs, trusted=True), together=False)
 
 
 @pytest.mark.parametrize(
