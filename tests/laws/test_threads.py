@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.plan.nodes import PlanId
 from threaded import NAMES, Acknowledged, Reader, Writer, declared, plain, recomputed, run_all
 
 SECONDS = 60.0 if os.environ.get("EVERCURRENT_TEST_PROFILE") == "long" else 3.0
@@ -64,3 +66,25 @@ def hold(engine: ec.Engine, acknowledged: Acknowledged) -> None:
     rows = acknowledged.rows(engine.epoch_number)
     for name, view in engine.views.items():
         assert plain(view.read()) == plain(recomputed(name, rows)), name
+
+
+def test_a_plan_is_forked_while_views_are_declared() -> None:
+    """As fills and readers do, beside a thread that declares."""
+    engine = ec.Engine()
+    engine.source("rows", {"k": pl.Int64})
+    plan, ended, raised = engine._plan, threading.Event(), list[BaseException]()
+
+    def forking() -> None:
+        while not ended.is_set():
+            try:
+                plan.forked()
+            except RuntimeError as error:
+                raised.append(error)
+
+    thread = threading.Thread(target=forking)
+    thread.start()
+    for number in range(4000):
+        plan.add_view(f"view {number}", PlanId(number))
+    ended.set()
+    thread.join()
+    assert not raised

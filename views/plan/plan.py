@@ -42,7 +42,7 @@ class Plan:
         self.edits: int = 0
         """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
-        self._names: dict[PlanId, list[str]] = {}
+        self._names: dict[PlanId, tuple[str, ...]] = {}
         self._consequences: list[_Consequences] = []
         self._sources: dict[PlanId, frozenset[PlanId]] = {}
         self.calls: list[DeclaredCall] = []
@@ -71,7 +71,6 @@ class Plan:
                 "replacing",
             ):
                 setattr(other, name, copy.copy(getattr(self, name)))
-            other._names = {place: list(names) for place, names in self._names.items()}
             return other
 
     def add(self, node: PlanNode) -> PlanId:
@@ -96,16 +95,16 @@ class Plan:
         # Other threads may be reading these, so they are replaced and not changed.
         self.views = {**self.views, name: place}
         self.edits += 1
-        self._names.setdefault(place, []).append(name)
+        self._names = {**self._names, place: (*self._names.get(place, ()), name)}
 
     def remove_view(self, name: str) -> None:
         """Take the name of a view away. Its node stays, since collections may refer to it, and is compiled where it is needed."""
         place = self.views[name]
         self.edits += 1
         self.views = {other: at for other, at in self.views.items() if other != name}
-        self._names[place] = [other for other in self._names[place] if other != name]
-        if not self._names[place]:
-            del self._names[place]
+        left = tuple(other for other in self._names[place] if other != name)
+        others = {at: names for at, names in self._names.items() if at != place}
+        self._names = {**others, place: left} if left else others
 
     def remove_source(self, name: str) -> None:
         """Take a source away. The same one declared again is another node, on which no earlier collection stands."""
@@ -142,9 +141,10 @@ class Plan:
                     call.method == NAMED
                 ):  # Other threads may have declared collections meanwhile, and no views.
                     self.calls.remove(call)
-            self._names = {}
+            names: dict[PlanId, tuple[str, ...]] = {}
             for name, place in before.views.items():
-                self._names.setdefault(place, []).append(name)
+                names[place] = (*names.get(place, ()), name)
+            self._names = names
 
     def removed_sources(self, place: PlanId) -> list[str]:
         """Return the names of the sources upstream of a node that were taken away."""
