@@ -135,6 +135,25 @@ class Deferred:
         return self._made
 
 
+def places_of_distinct(
+    keys: Keys, among: Keys, directory: Directory | Places | Deferred | None
+) -> tuple[Index, Index]:
+    """Return the places of keys among ascending ones whose first words are distinct, and which of the keys these are.
+
+    ``directory`` is that of the first words ``among`` them, if there is one. Cost: a search for each key.
+    """
+    words = among.first
+    if not len(words):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    places = words.searchsorted(keys.first) if directory is None else directory.search(words, keys.first)
+    owners = np.flatnonzero(words.take(places, mode="clip") == keys.first)
+    places = places[owners]
+    if among.second is not None or keys.second is not None:
+        is_same = among.seconds_at(places) == keys.seconds_at(owners)
+        places, owners = places[is_same], owners[is_same]
+    return places, owners
+
+
 def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
     """Return which entries, in any order, have one of these ascending, distinct keys, and which key it is.
 

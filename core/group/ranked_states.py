@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 import polars as pl
 
-from ..columns.directory import Deferred
+from ..columns.directory import Deferred, places_of_distinct
 from ..columns.grouping import boundaries
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
@@ -74,6 +74,9 @@ RANKED = (
 METHODS = ("lower", "higher", "nearest", "equiprobable")
 """The methods of quantiles that are one of the values."""
 
+MOST_KEYS = 1 << 20
+"""The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
+
 
 class RankedState(RecomputedState):
     """The value at a rank of each group, over rows that have one column, of numbers, and are in its order."""
@@ -104,18 +107,18 @@ class RankedState(RecomputedState):
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
         of_run = self._values_of_run
         if of_run is not None and of_run.run() is run:
-            places, owners = of_run.match(keys)
+            places, owners = places_of_distinct(keys, of_run.keys, of_run.directory)
             return placed(at(of_run.values, places), owners, len(keys), self._of_nothing)
         return self._of_ranges(run.payload.get_column(self._input), _diffs(run), *run.find(keys))
 
     def _of_all_keys(self, run: Run) -> _RunValues | None:
-        """Return the values of all keys of a run, for this epoch and the next one; None if too many rows are to be read."""
+        """Return the values of all keys of a run, for this epoch and the next one; None if these, or the rows, are too many."""
         diffs = _diffs(run)
         if float(np.maximum(diffs, 0).sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
             return None
         starts = boundaries(run.keys)
         keys = run.keys.take(starts)
-        if (keys.first[1:] == keys.first[:-1]).any():
+        if len(starts) > MOST_KEYS or (keys.first[1:] == keys.first[:-1]).any():
             return None
         ends = np.append(starts[1:], len(run))
         values = self._of_ranges(run.payload.get_column(self._input), diffs, starts, ends[: len(starts)])
@@ -149,21 +152,6 @@ class _RunValues:
     keys: Keys
     values: pl.Series
     directory: Deferred | None
-
-    def match(self, keys: Keys) -> tuple[Index, Index]:
-        """Return the places of these ascending keys that there are, and which they are."""
-        words = self.keys.first
-        places = (
-            words.searchsorted(keys.first)
-            if self.directory is None
-            else self.directory.search(words, keys.first)
-        )
-        owners = np.flatnonzero(words.take(places, mode="clip") == keys.first) if len(words) else places[:0]
-        places = places[owners]
-        if self.keys.second is not None or keys.second is not None:
-            is_same = self.keys.seconds_at(places) == keys.seconds_at(owners)
-            return places[is_same], owners[is_same]
-        return places, owners
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -64,7 +64,7 @@ class Expected:
             return min(limits.rows, FEW_ROWS)
         if self.rows > limits.rows or self.bytes > limits.bytes:
             return 0
-        return min(limits.rows, max(1 << (2 * self.rows).bit_length(), FEW_ROWS))
+        return min(limits.rows, max(1 << (2 * self.rows - 1).bit_length(), FEW_ROWS))
 
 
 def collected(
@@ -84,12 +84,10 @@ def collected(
     is_all_narrow = is_narrow(rows.schema)
     if is_all_narrow and plain_width(rows.schema) > widest:
         return None
-    few, is_shared, is_shuffled = (
-        rows.coalesce(readers),
-        is_known and readers > 1,
-        not is_known and readers > 1,
-    )
-    if readers > 1:
+    has_several = readers > 1
+    is_shared = is_known and has_several
+    few = rows.coalesce(readers)
+    if has_several:
         few = few.selectExpr(f"monotonically_increasing_id() AS {quoted(PLACE)}", "*")
     # One task ends at a limit by itself; several would send their rows through a shuffle to count them.
     few = few.where(f"{_POSITION} <= {share}") if is_shared else few.limit(most_rows + 1)
@@ -99,7 +97,7 @@ def collected(
     if table.num_rows > most_rows or _exceeds(table, share if is_shared and is_all_narrow else None):
         return None
     # A shuffle does not keep the order.
-    table = table.sort_by(PLACE) if is_shuffled else table
+    table = table.sort_by(PLACE) if has_several and not is_known else table
     return table.select(rows.columns)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...columns.directory import Directory
+from ...columns.directory import Directory, places_of_distinct
 from ...columns.kernels import Index, Ints, Keys, Mask, expand
 from ...data.delta import Delta
 
@@ -92,7 +92,10 @@ class Firing:
 def places_among(keys: Keys, among: Keys) -> Index:
     """Return the position of each key among ascending, distinct ones; -1 if it is not there."""
     if MANY_PLACES * len(keys) > len(among) and not (among.first[1:] == among.first[:-1]).any():
-        return _places_among_words(keys, among)
+        places, owners = places_of_distinct(keys, among, Directory.of(among.first, is_matched=False))
+        place = np.full(len(keys), -1)
+        place[owners] = places
+        return place
     lower: Index = np.searchsorted(among.first, keys.first)
     upper = np.searchsorted(among.first, keys.first, side="right")
     if among.second is None and keys.second is None:
@@ -103,16 +106,3 @@ def places_among(keys: Keys, among: Keys) -> Index:
     place = np.full(len(keys), -1)
     place[owners[same]] = positions[same]
     return place
-
-
-def _places_among_words(keys: Keys, among: Keys) -> Index:
-    """Return the same where the first words are distinct."""
-    directory = Directory.of(among.first, is_matched=False)
-    words = among.first
-    places = words.searchsorted(keys.first) if directory is None else directory.search(words, keys.first)
-    hit = np.flatnonzero(words.take(places, mode="clip") == keys.first) if len(words) else places[:0]
-    if among.second is not None or keys.second is not None:
-        hit = hit[among.seconds_at(places[hit]) == keys.seconds_at(hit)]
-    result = np.full(len(keys), -1)
-    result[hit] = places[hit]
-    return result
