@@ -278,3 +278,23 @@ def test_contents_at_which_a_function_raises_come_again_as_of_the_same_epoch(tmp
     assert delivery.join(10)
     assert [delta.rows() for delta in deltas] == [[("a", 1, 1, 1)], [("a", 1, 1, 1)], [("b", 1, 2, 1)]]
     engine.close()
+
+
+def test_an_epoch_that_comes_while_the_contents_are_read_does_not_end_the_delivery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a checkpoint the contents before it cannot be read any more."""
+    engine = ec.Engine()
+    view = engine.view("hits", engine.source("log", {"ip": pl.String}).group_by("ip").len("n"))
+    engine.push("log", {"ip": ["a"]})
+    durable = DurableView.epoch
+
+    def followed_by_another(self: DurableView) -> int:
+        epoch: int = durable.fget(self)
+        if engine.epoch_number == 1:
+            engine.push("log", {"ip": ["a"]})
+        return epoch
+
+    monkeypatch.setattr(DurableView, "epoch", property(followed_by_another))
+    assert DurableView(view).snapshot().frame.rows() == [("a", 1)]
+    assert DurableView(view).snapshot().frame.rows() == [("a", 2)]

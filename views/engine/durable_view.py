@@ -69,10 +69,12 @@ class DurableView:
         return self._view.first_epoch
 
     def snapshot(self) -> Snapshot:
-        """Return the contents after that epoch."""
+        """Return the contents after an epoch that no crash takes back."""
         while True:
+            # Read in this order, as another epoch may come in between.
+            now = self._view.snapshot()
             epoch = self.epoch
-            if epoch == (now := self._view.snapshot()).epoch:
+            if now.epoch <= epoch:
                 return now
             try:
                 return Snapshot(epoch, self._view.read(epoch))
