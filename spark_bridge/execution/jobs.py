@@ -29,6 +29,7 @@ from evercurrent.views.store import store_at
 from ..input.inputs import PLACE, arriving, untagged
 from ..input.origins import origins_apart
 from ..runtime.spark_types import frame_from_arrow
+from ..runtime.worker_garbage import freeze_what_is_loaded
 from .arrow_results import arrow_table
 from .job_names import name_of, named_jobs
 from .parallelism import attempts, cores, partitions, tasks_for
@@ -92,13 +93,15 @@ class Setup:
 @lru_cache(maxsize=4)
 def _runner(setup: Setup) -> StageRunner:
     pieces = Pieces.of(store_at(setup.store))
-    return StageRunner(
+    runner = StageRunner(
         setup.unpickled(),
         pieces,
         setup.buckets,
         inline_rows=setup.inline_rows,
         allow_pickle=setup.allow_pickle,
     )
+    freeze_what_is_loaded()
+    return runner
 
 
 @lru_cache(maxsize=4)
