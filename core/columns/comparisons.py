@@ -34,6 +34,9 @@ def differ(ones: AnyColumn, others: AnyColumn) -> Mask:
         if one.dtype in (pl.Float64, pl.Float32):
             bits: Mask = one_of_each(one).view(np.int64) != one_of_each(other).view(np.int64)
             return bits
+        if one.dtype in (pl.String, pl.Binary):
+            unequal_texts: Mask = (one != other).to_numpy()
+            return unequal_texts
     mask: Mask = one.ne_missing(other).to_numpy()
     return mask
 

@@ -76,7 +76,7 @@ class MarkTable:
 
     def passing(self, marks: Marks) -> Index:
         """Return the positions of all marks that are in the table, and of few others. Cost: a look at each."""
-        candidates = np.zeros(-(-len(marks) // 8) * 8, np.bool_)
+        candidates = np.empty(len(marks), np.bool_)
         for start in range(0, len(marks), CHUNK):
             part = marks[start : start + CHUNK]
             np.take(
@@ -85,7 +85,7 @@ class MarkTable:
                 out=candidates[start : start + len(part)],
                 mode="clip",
             )
-        positions = _positions_of_few(candidates)
+        positions = np.flatnonzero(candidates)
         if self._by_lower is None:
             return positions
         passing: Index = positions[self._by_lower[marks[positions] & self._lower]]
@@ -107,10 +107,3 @@ def first_of_each(marks: Marks) -> tuple[Marks, Index]:
     np.not_equal(ordered[1:], ordered[:-1], out=differs[1:])
     first = np.flatnonzero(differs)
     return ordered[first], (packed[first] & np.uint64(0xFFFFFFFF)).view(np.int64)
-
-
-def _positions_of_few(candidates: npt.NDArray[np.bool_]) -> Index:
-    """Return the positions of the few that are true, of a multiple of eight: eight are looked at together."""
-    eights = np.flatnonzero(candidates.view(np.uint64))
-    rows, places = np.nonzero(candidates.reshape(-1, 8)[eights])
-    return eights[rows] * 8 + places

@@ -174,7 +174,16 @@ class AdditiveState(AggregateState):
 
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
-        return self._finish(self._aggregate, self._dtype, change.sums, len(change.groups))
+        return self._finish(self._aggregate, self._dtype, change.sums, len(change))
+
+    @property
+    def is_kept(self) -> bool:
+        """See ``AggregateState``: a variance is rounded from many columns."""
+        return self._aggregate.kind in ("var", "std") and self._aggregate.dtype.is_float()
+
+    def after(self, change: Change) -> pl.Series:
+        """See ``AggregateState``."""
+        return series_of(self._finish(self._aggregate, self._dtype, change.after, change.count_after))
 
 
 def _sum_of(name: str, sums: Sums, height: int) -> Ints:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol, Self
 
+import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups
@@ -18,22 +20,38 @@ from .heads import HeadOrder
 Sums = Mapping[str, Ints]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Change:
     """The rows of touched groups before this epoch, followed by the rows after it.
 
     ``keys`` are the touched groups, ascending. ``groups`` is the group of each row: first the ``count_before`` groups
-    that existed, then those that exist now. ``sums`` are the additive columns of the rows.
+    that existed, then those that exist now. ``before`` and ``after`` are the additive columns of these and of those; one that is
+    not there before is zero.
     """
 
     keys: Keys
     groups: Index
     count_before: int
-    sums: Sums
+    before: Sums
+    after: Sums
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.groups)
+
+    @property
+    def count_after(self) -> int:
+        """Return the number of groups that exist now."""
+        return len(self.groups) - self.count_before
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Return the additive columns of the rows. Cost: a copy of them, once."""
+        nothing = np.zeros(self.count_before, np.int64)
+        return {
+            name: np.concatenate((self.before.get(name, nothing), column))
+            for name, column in self.after.items()
+        }
 
 
 class StoredStates(Protocol):
@@ -111,3 +129,12 @@ class AggregateState(ABC):
     @abstractmethod
     def change(self, change: Change) -> AnyColumn:
         """Return the aggregate of each row of the change."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether its results are kept for the next epoch, as computing them from additive columns costs more."""
+        return False
+
+    def after(self, change: Change) -> pl.Series:
+        """Return the aggregate of each group that exists after the change. Only used if it ``is_kept``."""
+        raise AssertionError("all results of a change are computed together")

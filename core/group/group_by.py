@@ -43,6 +43,7 @@ from .aggregates import Aggregate
 from .changed_groups import change_of, unchanged
 from .group_spec import Finishing
 from .group_spec import GroupSpec as GroupSpec
+from .kept_results import Before, KeptResults
 from .kept_sums import KeptSums
 from .partial_aggregates import ADDED_UP, ENTRIES, added_up, sums_in
 from .stored_states import StoredAggregates
@@ -111,6 +112,7 @@ class GroupBy(Operator):
         self._row_parts = row_parts(additive)
         self._inputs = [name for name, _ in self._row_parts]
         self._kept = KeptSums(additive, self._parts, self._heads)
+        self._results = KeptResults(self._parts)
         self._modulo = {part.column for part in self._stored.states}.union(
             *(head.order.names for head in self._heads)
         )
@@ -179,6 +181,7 @@ class GroupBy(Operator):
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
+        previous = self._results.before(self.spine.runs, groups.keys)
         before, after = self._before_and_after(groups, deltas[0], added)
         size = len(groups.keys.first)
         self._require_room(after)
@@ -190,7 +193,7 @@ class GroupBy(Operator):
         if self._emits_on_request:
             return self._nothing
         existed, exists = self._exists(before, size) & (now.epoch > 0), self._exists(after, size)
-        return self._difference(change_of(groups.keys, (before, after), existed, exists), names)
+        return self._difference(change_of(groups.keys, (before, after), existed, exists), names, previous)
 
     def combine(self, delta: Delta) -> Delta | None:
         """Return a part of a change of the first input, pre-aggregated by group; None without ``may_combine``.
@@ -378,14 +381,16 @@ class GroupBy(Operator):
             return [*names, *[by_name[column.copies or ""].alias(column.name) for column in finished]]
         return [*names, *self._finishing.computed([*names, *values], height)]
 
-    def _difference(self, change: Change, names: pl.DataFrame) -> Delta:
-        """Return minus the rows before, plus the rows after, where they exist and differ."""
+    def _difference(self, change: Change, names: pl.DataFrame, previous: Before | None) -> Delta:
+        """Return minus the rows before, plus the rows after, where they exist and differ; keep the results after."""
         if self._one_word:
             ((name, dtype),) = self._spec.keys.items()
             keys: Sequence[AnyColumn] = [column_of_words(change.keys.take(change.groups), name, dtype)]
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
-        columns = self._finished(keys, self._changed(change), len(change.groups))
+        results = self._changed(change, previous)
+        self._results.keep(self.spine.staged_run, change, results, previous)
+        columns = self._finished(keys, results, len(change.groups))
         same = unchanged(change, columns[len(keys) :])
         signs = np.ones(len(change.groups), np.int64)
         signs[: change.count_before] = -1
@@ -398,12 +403,13 @@ class GroupBy(Operator):
         except StateUnreadableError as error:
             raise self._spec.error_of(aggregate, error) from error
 
-    def _changed(self, change: Change) -> list[AnyColumn]:
+    def _changed(self, change: Change, previous: Before | None = None) -> list[AnyColumn]:
         """Return the aggregates of each row of the change."""
-        values = []
-        for part, aggregate in self._aggregates:
+        values: list[AnyColumn] = []
+        for number, (part, aggregate) in enumerate(self._aggregates):
             try:
-                values.append(part.change(change))
+                results = self._results.changed(number, change, previous)
+                values.append(part.change(change) if results is None else results)
             except (Exception, pl.exceptions.PanicException) as error:
                 raise self._spec.error_of(aggregate, error) from error
         return values

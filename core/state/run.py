@@ -25,7 +25,7 @@ from .row_words import DeferredWords, RowWords, deferred_for, has_nulls
 
 LAST_WORD = np.uint64(2**64 - 1)
 
-FEW_NEW = 8
+FEW_NEW = 4
 """Runs are added to a large one in place of a merge if at most one in this many of their keys is new to it."""
 
 FEW_ENTRIES = 1024
@@ -304,24 +304,27 @@ def added_to(large: Run, small: Run) -> Run | None:
     at = np.searchsorted(keys.first, words.first[new])
     if (keys.first[np.minimum(at, len(large) - 1)] == words.first[new]).any():
         return None
+    order = np.insert(np.arange(len(large)), at, len(large) + np.arange(len(new)))
     totals = {}
     for name in dict.fromkeys((*large.sums, *small.sums)):
-        column = large.sums.get(name)
+        column, more = large.sums.get(name), small.sums.get(name)
         column = np.zeros(len(large), np.int64) if column is None else column.copy()
-        if name in small.sums:
-            column[position] += small.sums[name][hit]
-        added = small.sums[name][new] if name in small.sums else 0
-        totals[name] = np.insert(column, at, added) if len(new) else column
+        if more is not None:
+            column[position] += more[hit] if len(new) else more
+        if len(new):
+            added = np.zeros(len(new), np.int64) if more is None else more[new]
+            column = np.concatenate((column, added))[order]
+        totals[name] = column
     if not len(new):
         return run_of_entries(keys, large.payload, totals, None, large.directory)
     second = None
     if keys.second is not None and words.second is not None:
-        second = np.insert(keys.second, at, words.second[new])
+        second = np.concatenate((keys.second, words.second[new]))[order]
     payload = large.payload
     if payload.width:
-        order = np.insert(np.arange(len(large)), at, len(large) + new)
-        payload = gather(stack([payload, small.payload]), order)
-    return run_of_entries(Keys(np.insert(keys.first, at, words.first[new]), second), payload, totals, None)
+        payload = gather(stack([payload, gather(small.payload, new)]), order)
+    first = np.concatenate((keys.first, words.first[new]))[order]
+    return run_of_entries(Keys(first, second), payload, totals, None)
 
 
 def _stacked(runs: Sequence[Run], name: str) -> Ints:

@@ -1,9 +1,7 @@
 """A spine is a state of a few immutable sorted runs that add up to a collection by key.
 
 Since runs add up, an epoch adds one small run, a reader holds a tuple of runs that no later epoch changes, and an epoch
-is discarded by not adding its run.
-
-Runs of similar size are merged as they pile up (``merger``).
+is discarded by not adding its run. Runs of similar size are merged as they pile up (``merger``).
 
 Rows may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
@@ -141,6 +139,12 @@ class Spine(Totals):
             self._added, self._chunk = (self._delta,), None
             self._staged = self._with(self._added)
         return self._delta
+
+    @property
+    def staged_run(self) -> Run | None:
+        """Return all entries after this epoch if it adds some, and they are one run then; None otherwise. Cost: none."""
+        parts = None if self._staged is None else self._staged.parts
+        return parts[0][0] if parts is not None and len(parts[0]) == 1 and not parts[1] else None
 
     @property
     def has_delta(self) -> bool:
