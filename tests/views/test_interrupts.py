@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a push: an epoch happens or not, nobody misses one, and others can go on."""
+"""A signal at any line of a push, Ctrl-C or a time limit: an epoch happens or not, nobody misses one, and others can go on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -73,7 +73,33 @@ def ours(frame: FrameType) -> bool:
     )
 
 
-def interrupted_at(line: int, action: Callable[[], object]) -> bool:
+class TimeLimitError(Exception):
+    """What the handler of a time limit raises, as that of pytest-timeout or of Celery does."""
+
+
+RAISES: dict[signal.Signals, type[BaseException]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGALRM: TimeLimitError,
+    signal.SIGUSR1: TimeLimitError,
+}
+
+
+def exceed(number: int, frame: FrameType | None) -> None:
+    raise TimeLimitError
+
+
+@pytest.fixture
+def time_limits() -> Iterator[None]:
+    """Handlers that raise."""
+    limits = (signal.SIGALRM, signal.SIGUSR1)
+    before = {number: signal.signal(number, exceed) for number in limits}
+    yield
+    assert {number: signal.signal(number, handler) for number, handler in before.items()} == dict.fromkeys(
+        limits, exceed
+    )
+
+
+def interrupted_at(line: int, action: Callable[[], object], number: signal.Signals = signal.SIGINT) -> bool:
     """Do something, and have the signal come when so many lines were run; False: there are not so many."""
     seen = 0
 
@@ -81,7 +107,7 @@ def interrupted_at(line: int, action: Callable[[], object]) -> bool:
         nonlocal seen
         seen += 1
         if seen == line:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return local
 
     before = sys.gettrace()
@@ -89,7 +115,7 @@ def interrupted_at(line: int, action: Callable[[], object]) -> bool:
     interrupted = False
     try:
         action()
-    except KeyboardInterrupt:
+    except RAISES[number]:
         interrupted = True
     finally:
         sys.settrace(before)
@@ -115,14 +141,19 @@ def lines_of_a_push(folder: Path | None) -> int:
     return count
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_an_interrupt_at_any_line_of_a_push_loses_nothing(kept: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kept", "number"),
+    [(False, signal.SIGINT), (True, signal.SIGINT), (False, signal.SIGUSR1), (True, signal.SIGALRM)],
+)
+def test_a_signal_at_any_line_of_a_push_loses_nothing(
+    kept: bool, number: signal.Signals, tmp_path: Path, time_limits: None
+) -> None:
     is_long = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
     lines = lines_of_a_push(tmp_path / "first" if kept else None)
     interrupts = []
     for line in range(1, lines, 1 if is_long else lines // 20):
         follower = Followed(tmp_path / str(line) if kept else None)
-        interrupts.append(interrupted_at(line, follower.push))
+        interrupts.append(interrupted_at(line, follower.push, number))
         follower.require_whole()
         follower.engine.close()
     assert sum(interrupts) > len(interrupts) // 2, "later pushes run fewer lines: what is cached is counted"
@@ -144,6 +175,50 @@ def test_an_interrupt_that_comes_while_an_epoch_is_made_real_is_raised_when_all_
             follower.engine.push("rows", {"k": [1, 3]})
     assert follower.engine.epoch_number == 2
     follower.require_whole()
+
+
+def test_of_several_signals_that_wait_each_takes_effect_once(
+    monkeypatch: pytest.MonkeyPatch, time_limits: None
+) -> None:
+    """What the first one raises is the context of what the last one raises."""
+    follower, calls = Followed(None), list[int]()
+    real = Circuit.commit
+
+    def commit(circuit: Circuit, evaluated: Any) -> None:
+        for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGUSR1, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        real(circuit, evaluated)
+
+    def count(number: int, frame: FrameType | None) -> None:
+        calls.append(number)
+        raise TimeLimitError(number)
+
+    signal.signal(signal.SIGUSR1, count)
+    with monkeypatch.context() as patch:
+        patch.setattr(Circuit, "commit", commit)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            follower.engine.push("rows", {"k": [1, 3]})
+    signal.signal(signal.SIGUSR1, exceed)
+    assert calls == [signal.SIGUSR1]
+    contexts = []
+    error = raised.value.__context__
+    while error is not None:
+        contexts.append(type(error))
+        error = error.__context__
+    assert contexts == [TimeLimitError, TimeLimitError]
+    follower.require_whole()
+
+
+def test_a_handler_that_a_subscriber_sets_stays(time_limits: None) -> None:
+    def other(number: int, frame: FrameType | None) -> None:
+        """Another one."""
+
+    follower = Followed(None)
+    subscription = follower.counts.subscribe(lambda frame: signal.signal(signal.SIGUSR1, other))
+    follower.push()
+    subscription.close()
+    follower.push()
+    assert signal.signal(signal.SIGUSR1, exceed) is other
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
