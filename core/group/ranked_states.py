@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from ..columns.directory import Deferred, places_of_distinct
-from ..columns.grouping import boundaries
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
 from ..data.schema import DIFF
@@ -116,7 +115,7 @@ class RankedState(RecomputedState):
         diffs = _diffs(run)
         if float(np.maximum(diffs, 0).sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
             return None
-        starts = boundaries(run.keys)
+        starts = run.starts()
         keys = run.keys.take(starts)
         if len(starts) > MOST_KEYS or (keys.first[1:] == keys.first[:-1]).any():
             return None

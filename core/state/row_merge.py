@@ -29,7 +29,7 @@ def inserted(layout: Layout, large: Run, small: Run) -> Run | None:
         return None
     if any(run.sums.keys() != {DIFF} for run in (large, small)):
         return None
-    stored, words = (~order_words(each) if order.descending else order_words(each) for each in columns)
+    stored, words = _ordered(columns, descending=order.descending)
     starts = boundaries(small.keys)
     times = np.diff(starts, append=len(small))
     lower, upper = (np.repeat(bound, times) for bound in large.find(small.keys.take(starts)))
@@ -41,7 +41,18 @@ def inserted(layout: Layout, large: Run, small: Run) -> Run | None:
     return _with_entries(large, diffs, small, new, at[new] + np.arange(len(new)))
 
 
-def first_not_below(stored: Ints, bounds: Ints, lower: Index, upper: Index) -> Index:
+def _ordered(columns: Sequence[pl.Series], *, descending: bool) -> tuple[Ints | Floats, Ints | Floats]:
+    """Return the values of two columns as numbers that ascend in their order: floats are, unless one is NaN."""
+    if not descending and columns[0].dtype.is_float():
+        stored, values = (column.to_numpy() for column in columns)
+        # The least of some floats is NaN if one of them is.
+        if not np.isnan(stored.min(initial=0.0) + values.min(initial=0.0)):
+            return stored, values
+    words, others = (~order_words(each) if descending else order_words(each) for each in columns)
+    return words, others
+
+
+def first_not_below(stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index) -> Index:
     """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound."""
     places = lower.copy()
     searched = np.flatnonzero(lower < upper)

@@ -89,6 +89,7 @@ class Run:
     directory: Directory | Places | Deferred | None = None
     size: int = field(init=False, repr=False)
     """The number of entries."""
+    _starts: list[Index] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", len(self.keys.first))
@@ -113,6 +114,7 @@ class Run:
         held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
         held += 0 if self.row_words is None else self.row_words.nbytes
         held += 0 if self.directory is None else self.directory.nbytes
+        held += sum(starts.nbytes for starts in self._starts)
         return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
 
     def match(self, keys: Keys) -> tuple[Index, Index]:
@@ -132,6 +134,12 @@ class Run:
         lower, upper = self.find(keys)
         hit = np.flatnonzero(lower < upper)
         return hit, lower[hit]
+
+    def starts(self) -> Index:
+        """Return where each key begins. Cost: a pass over all entries, once."""
+        if not self._starts:
+            self._starts.append(boundaries(self.keys))
+        return self._starts[0]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
@@ -156,7 +164,7 @@ class Run:
 
     def _find_many(self, keys: Keys) -> tuple[Index, Index] | None:
         """Return what ``find`` does, by a pass over all entries and a search among their keys; None if words of keys collide."""
-        starts = boundaries(self.keys)
+        starts = self.starts()
         distinct = self.keys.first[starts]
         directory = Directory.of(distinct, is_matched=False)
         places = (

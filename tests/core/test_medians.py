@@ -111,7 +111,9 @@ def test_ranks_are_those_of_polars(counts: list[int], nulls: int, quantile: floa
     assert ranks.tolist() == theirs["x"].to_list()
 
 
-ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 3), st.sampled_from([1, 1, 2, -1])), max_size=12)
+FLOATS = st.sampled_from([-2.0, -1.0, 0.0, 5e-324, 2.5, float("inf"), float("-inf"), float("nan")])
+
+ROWS = st.lists(st.tuples(st.integers(0, 3), FLOATS, st.sampled_from([1, 1, 2, -1])), max_size=12)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -119,12 +121,12 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 3), st.sampled_from
 @settings(max_examples=settings().max_examples // 2)
 @given(parts=st.lists(ROWS, min_size=2, max_size=3), sought=st.sets(st.integers(-1, 4)))
 def test_entries_are_inserted_and_found_as_if_all_were_sorted(
-    parts: list[list[tuple[int, int, int]]], sought: set[int], keys: list[str], descending: bool
+    parts: list[list[tuple[int, float, int]]], sought: set[int], keys: list[str], descending: bool
 ) -> None:
     layout = Layout(pl.Schema({"x": pl.Float64()}), by_row=True, order=(Order("x", descending=descending),))
     columns = KeyColumns.of(keys)
 
-    def frame_of(rows: list[tuple[int, int, int]]) -> pl.DataFrame:
+    def frame_of(rows: list[tuple[int, float, int]]) -> pl.DataFrame:
         frame = pl.DataFrame(rows, {"k": pl.Int64, "x": pl.Float64, DIFF: pl.Int64}, orient="row")
         return frame.with_columns(l=pl.col("k") % 2).select("k", "l", "x", DIFF)
 
