@@ -32,7 +32,7 @@ from ..runtime.spark_types import frame_from_arrow
 from ..runtime.worker_garbage import freeze_what_is_loaded
 from .arrow_results import arrow_table
 from .job_names import name_of, named_jobs
-from .parallelism import attempts, cores, partitions, tasks_for
+from .parallelism import attempts, cores, partitions, rows_in_slices, tasks_for
 from .task_failures import TaskFailure
 
 if TYPE_CHECKING:
@@ -194,10 +194,9 @@ def taken_apart(
 
 @dataclass(frozen=True, slots=True)
 class InBuckets:
-    """Tasks of a stage, as a function of batches with their numbers. ``in_memory``: as for ``Arriving``."""
+    """Tasks of a stage, as a function of batches that have them, pickled. ``in_memory``: as for ``Arriving``."""
 
     setup: Setup
-    tasks: tuple[Task, ...]
     attempts: int = 1
     in_memory: int = TASK_BYTES
 
@@ -206,8 +205,8 @@ class InBuckets:
         runner = self.setup.runner()
         runner.leaving.begin(self.in_memory)
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                task = self.tasks[number]
+            for value in batch.column(0):
+                task: Task = pickle.loads(value.as_buffer())
                 try:
                     for result in runner.run_in_parts(task):
                         result.ran_elsewhere = True
@@ -258,11 +257,11 @@ class SparkJobs:
         """
         rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
         task_count = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
-        numbers = self._spark.range(0, len(tasks), 1, task_count)
         stage = tasks[0].stage
-        in_buckets = InBuckets(self._setup, tuple(tasks), attempts(self._spark), passed_on(task_count))
-        with named_jobs(self._spark, name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))):
-            return _done(numbers.mapInArrow(in_buckets, RESULT))
+        in_buckets = InBuckets(self._setup, attempts(self._spark), passed_on(task_count))
+        job = name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))
+        with named_jobs(self._spark, job), rows_in_slices(self._spark, task_count):
+            return _done(self._spark.createDataFrame(_sent(tasks)).mapInArrow(in_buckets, RESULT))
 
 
 def _among(rows: pa.Table, among: Ints) -> pa.Table:
@@ -286,12 +285,24 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
+def _sent(tasks: Sequence[Task]) -> pa.Table:
+    """Return tasks as rows, so that each goes to its own executor alone: in the function all of them would go to every one.
+
+    A batch each: where they are too large for the plan, Spark makes each batch a partition.
+    """
+    return pa.Table.from_batches([_in_a_row(task, "task") for task in tasks])
+
+
 def _result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    """Return a result as a column of one row: its bytes as they are, since ``pa.array`` imports pandas, which takes a worker long."""
-    pickled = pickle.dumps(result, protocol=5)
+    return _in_a_row(result, "done")
+
+
+def _in_a_row(value: object, column: str) -> pa.RecordBatch:
+    """Return a value as a column of one row: its bytes as they are, since ``pa.array`` imports pandas, which takes a worker long."""
+    pickled = pickle.dumps(value, protocol=5)
     offsets = pa.py_buffer(np.array([0, len(pickled)], np.int32))
-    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(pickled)])
-    return pa.RecordBatch.from_arrays([column], ["done"])
+    array = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(pickled)])
+    return pa.RecordBatch.from_arrays([array], [column])
 
 
 def _done(results: DataFrame) -> list[TaskResult]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,24 @@ def _heap(context: Any) -> int:
     memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
     most = int(context._jsc.sc().conf().getSizeAsBytes("spark.driver.maxResultSize", "1g"))
     return min(memory, most) if most else memory
+
+
+SLICES = "spark.sql.leafNodeDefaultParallelism"
+"""The setting of how many partitions Spark makes of rows that a program gives it, at most one for each row."""
+
+
+@contextmanager
+def rows_in_slices(spark: SparkSession, count: int) -> Iterator[None]:
+    """Let jobs within the context have the rows that this program gives to Spark in so many partitions."""
+    before = spark.conf.get(SLICES, None)
+    spark.conf.set(SLICES, str(count))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(SLICES)
+        else:
+            spark.conf.set(SLICES, before)
 
 
 def tasks_for(rows: int, size: int, most: int) -> int:
