@@ -123,8 +123,9 @@ def interrupted_at(line: int, action: Callable[[], object], number: signal.Signa
     return interrupted
 
 
-def lines_of_a_push(folder: Path | None) -> int:
-    follower, count = Followed(folder), 0
+def lines_of(action: Callable[[], object]) -> int:
+    """Return how many lines are run by it."""
+    count = 0
 
     def counting(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal count
@@ -134,9 +135,15 @@ def lines_of_a_push(folder: Path | None) -> int:
     before = sys.gettrace()
     sys.settrace(lambda frame, event, argument: counting if ours(frame) else None)
     try:
-        follower.engine.push("rows", {"k": [1, 3]})
+        action()
     finally:
         sys.settrace(before)
+    return count
+
+
+def lines_of_a_push(folder: Path | None) -> int:
+    follower = Followed(folder)
+    count = lines_of(lambda: follower.engine.push("rows", {"k": [1, 3]}))
     follower.engine.close()
     return count
 
@@ -249,3 +256,36 @@ def test_a_subscriber_that_does_not_end_can_be_interrupted() -> None:
     subscription.close()
     follower.require_whole()
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda view, call: view.foreach(call, name="mine"),
+        lambda view, call: view.subscribe(call, name="mine"),
+        lambda view, call: view.subscribe(call, queue=5),
+    ],
+    ids=["sink", "named", "queued"],
+)
+def test_a_subscription_that_was_interrupted_while_it_began_is_closed_and_can_begin_again(
+    tmp_path: Path, begin: Callable[[ec.View, Callable[[pl.DataFrame], object]], Any], kept: bool
+) -> None:
+    first = Followed(tmp_path / "first" if kept else None)
+    lines = lines_of(lambda: begin(first.counts, lambda frame: None))
+    first.engine.close()
+    assert lines > 150
+    for line in range(1, lines - 6, 7):  # In the last ones it returns.
+        follower, frames = Followed(tmp_path / str(line) if kept else None), list[pl.DataFrame]()
+        followers = len(follower.counts.subscriptions)
+        call = frames.append
+        assert interrupted_at(line, lambda view=follower.counts, call=call: begin(view, call))
+        assert sum(each.is_open for each in follower.counts.subscriptions) == followers
+        begin(follower.counts, call)
+        follower.push()
+        follower.engine.close()
+        totals = Counter[tuple[Any, ...]]()
+        for frame in frames:
+            for row in frame.filter(pl.col(EPOCH) == 2).rows(named=True):
+                totals[row["k"], row["n"]] += row[DIFF]
+        assert totals in ({(1, 1): -1, (1, 2): 1, (3, 1): 1}, {(1, 2): 1, (2, 1): 1, (3, 1): 1})

@@ -25,6 +25,7 @@ from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.reader_keys import reader_key
 from ..epochs.records import require_epoch, require_past
 from ..epochs.snapshot import Snapshot
+from ..epochs.subscribing import Subscribing
 from ..epochs.subscriptions import (
     Callback,
     OnSchema,
@@ -258,13 +259,14 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         self._check_subscription(callback, since, reader, name, on_schema, queue, on_full)
-        with self._engine.turn:
+        with Subscribing(self._engine.turn) as subscribing:
             queued = None
             if queue is not None:
                 queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
                 callback = queued.put
             if name is not None:
-                return self._subscribe_again(callback, since, name, on_schema, reader)
+                named = self._subscribe_again(callback, since, name, on_schema, reader)
+                return subscribing.begin(named)
             try:
                 self._deliver_missed(callback, since)
             except BaseException:
@@ -275,7 +277,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             subscription.delivered, subscription.on_schema = self.epoch, on_schema
             subscription.reader = reader
             self._subscriptions = with_another(self, subscription)
-            return subscription
+            return subscribing.begin(subscription)
 
     def _check_subscription(
         self,
@@ -369,7 +371,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
         require_reader_name(self, name)
         self.require_reader(name, reader)
         retry = Retry.of(retry)
-        with self._engine.turn:
+        with Subscribing(self._engine.turn) as subscribing:
             origin = self._engine.origin(
                 self.name
             )  # This opens the checkpoint, which has the position under this name.
@@ -379,13 +381,15 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
                 name = sink.place  # Such as a table of one name in two databases.
             require_free_name(self, name)
             key = reader_key(self.name, name)
-            subscription = DeliverySubscription(self, -1 if remembered is None else remembered, name)
+            subscription = subscribing.begin(
+                DeliverySubscription(self, -1 if remembered is None else remembered, name)
+            )
             self._engine.readers.enter(subscription, key)
             self._subscriptions = with_another(self, subscription)
-        subscription.delivery = Delivery(
-            DurableView(self), sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
-            keys=keys, beginning=self._engine.beginning(self.name, name),
-        )  # fmt: skip
+            subscription.delivery = Delivery(
+                DurableView(self), sink, name, retry=retry, on_written=subscription.written, on_end=subscription.ended, reader=reader,
+                keys=keys, beginning=self._engine.beginning(self.name, name),
+            )  # fmt: skip
         return subscription.delivery
 
     def require_reader(self, name: str, reader: Reader) -> None:
