@@ -174,7 +174,8 @@ def test_a151_a_total_over_few_keys_needs_no_horizon(recwarn: pytest.WarningsRec
         sizes.append(run.entries)
     assert run.held() == [("a", 100), ("b", 100), ("c", 100)]
     assert max(sizes) <= 40
-    assert not list(recwarn)
+    # Others may be of what an earlier test has left open, whenever Python finds it.
+    assert not [each for each in recwarn if issubclass(each.category, ec.GrowthWarning)]
 
 
 def test_a152_late_rows_fire_at_once_or_together() -> None:

@@ -209,7 +209,7 @@ def test_an_outer_join_of_streams_without_end_warns(engine: ec.Engine, rows: ec.
         bounded = rows_of(engine, "bounded", bounded=True)
         bounded.join(rows_of(engine, "bounded too", bounded=True), on="k", how="left")
         total(rows.window(ec.fixed("1m"))).join(total(other.window(ec.fixed("1m"))), on="k", how="left")
-    assert raised == []
+    assert not [each for each in raised if issubclass(each.category, ec.GrowthWarning)]
 
 
 # Watermarks by hand
