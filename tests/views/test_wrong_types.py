@@ -53,6 +53,13 @@ Refused = Callable[[Any, Any, Any], object]
             r"there are 'wait', 'drop' and 'fail'",
         ),
         (lambda _, __, view: view.to_delta("there", mode=pl.DataFrame()), r"there are 'merge' and 'append'"),
+        (lambda _, rows, __: ec.concat(rows), r"collections=.*; give a list of sources, views"),
+        (lambda *_: ec.concat(["rows"]), r"collections=\['rows'\]; give a list of sources, views"),
+        (lambda _, rows, __: rows.rename("k"), r"mapping='k'; give a mapping of old names to new ones"),
+        (lambda _, rows, __: rows.with_event_time(None), r"column=None; give the name of a column"),
+        (lambda _, rows, __: rows.top_k(1, by="k", reverse=None), r"None is no direction of by="),
+        (lambda _, rows, __: rows.limit(1, by="k", descending=1), r"1 is no direction of by="),
+        (lambda *_: ec.Checkpoint("there", drop=None), r"drop=None; give a tuple of names"),
     ],
 )
 def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from os import PathLike
@@ -65,7 +66,8 @@ class Checkpoint:
             optional = name == "resident_bytes" and number is None
             if not optional and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise PlanError(f"Checkpoint: {name}={number!r}; give a whole number from 1")
-        if isinstance(self.drop, str) or not all(isinstance(name, str) for name in self.drop):
+        names = None if isinstance(self.drop, str) or not isinstance(self.drop, Iterable) else self.drop
+        if names is None or not all(isinstance(name, str) for name in names):
             raise PlanError(f"Checkpoint: drop={self.drop!r}; give a tuple of names")
         require_booleans("Checkpoint", allow_pickle=self.allow_pickle)
         microseconds("Checkpoint: grace", self.grace)

@@ -397,9 +397,14 @@ def concat(collections: Iterable[Collection]) -> Collection:
     >>> both.read().sort("x")["x"].to_list()
     [1, 2]
     """
-    inputs = list(collections)
+    is_one = isinstance(collections, Collection) or not isinstance(collections, Iterable)
+    inputs = [None] if is_one else list(collections)
     if not inputs:
         raise PlanError("concat: there is no collection; give at least one")
+    if not isinstance(inputs[0], Collection):
+        raise PlanError(
+            f"concat: collections={collections!r}; give a list of sources, views and other collections"
+        )
     return inputs[0].concat(*inputs[1:])
 
 

@@ -218,6 +218,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         where, place = self._where("with_event_time"), self._place
         if isinstance(column, str):
             name = column
+        elif not isinstance(column, pl.Expr):
+            raise PlanError(f"{where}: column={column!r}; give the name of a column, or an expression")
         else:
             name, place = column.meta.output_name(), self.with_columns(column)._place
         schema, event_time = self._plan[place].schema, EventTime(name)

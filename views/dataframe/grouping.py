@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -87,11 +87,13 @@ def turned(flags: Flags) -> Flags:
     """Return the opposite of a flag, or of each of several."""
     if isinstance(flags, bool):
         return not flags
+    if not isinstance(flags, Iterable):
+        return flags  # It is no flag, which is an error where it is used.
     return [not flag if isinstance(flag, bool) else flag for flag in flags]
 
 
 def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
-    each_flag = [flags] * len(names) if isinstance(flags, bool) else list(flags)
+    each_flag = list(flags) if isinstance(flags, Iterable) else [flags] * len(names)
     if odd := [flag for flag in each_flag if not isinstance(flag, bool)]:
         raise PlanError(
             f"{where}: {(flags if isinstance(flags, str) else odd[0])!r} is no direction of by=; give True or False, for all or for each"

@@ -65,6 +65,10 @@ class RowCalls(CollectionBase, Generic[C]):
         """Rename columns, by a mapping of old names to new ones or by a function of names."""
         where = self._where("rename")
         renamed = {name: mapping(name) for name in self.schema} if callable(mapping) else mapping
+        if not isinstance(renamed, Mapping):
+            raise PlanError(
+                f"{where}: mapping={mapping!r}; give a mapping of old names to new ones, or a function of names"
+            )
         if strict:
             require_columns(where, self.schema, renamed)
         for name in filter(lambda name: isinstance(name, str), renamed.values()):
