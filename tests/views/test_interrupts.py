@@ -18,6 +18,7 @@ import pytest
 import evercurrent as ec
 from evercurrent.core.circuit.circuit import Circuit
 from evercurrent.core.data.schema import DIFF, EPOCH
+from evercurrent.views.concurrency import interrupts
 
 ROOT = str(Path(ec.__file__).parent)
 
@@ -289,3 +290,29 @@ def test_a_subscription_that_was_interrupted_while_it_began_is_closed_and_can_be
             for row in frame.filter(pl.col(EPOCH) == 2).rows(named=True):
                 totals[row["k"], row["n"]] += row[DIFF]
         assert totals in ({(1, 1): -1, (1, 2): 1, (3, 1): 1}, {(1, 2): 1, (2, 1): 1, (3, 1): 1})
+
+
+def test_the_handlers_of_before_are_set_again_although_one_raises_meanwhile(time_limits: None) -> None:
+    before = {number: signal.getsignal(number) for number in RAISES}
+    for step in range(1, 30):
+        deferred, steps = interrupts.Deferred({number: before[number] for number in RAISES}), 0  # type: ignore[misc]
+
+        def stepping(frame: FrameType, event: str, argument: object, last: int = step) -> Any:
+            nonlocal steps
+            steps += frame.f_code.co_name in ("_restore", "signal")
+            if steps == last:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            return stepping
+
+        for number in RAISES:
+            signal.signal(number, deferred)
+        tracing = sys.gettrace()
+        sys.settrace(stepping)
+        try:
+            deferred.end()
+        except TimeLimitError:
+            pass
+        finally:
+            sys.settrace(tracing)
+        after = {number: signal.signal(number, handler) for number, handler in before.items()}
+        assert after == before, f"step {step}"

@@ -54,20 +54,19 @@ class Deferred:
             # So that whichever of them takes effect before its own handler is set again is not noted where nobody looks.
             self.lets_through = True
             _current = None
-            self._restore(tuple(self.handlers))
+            self._restore()
+        except BaseException:
+            self._restore()  # One that took effect meanwhile has raised, before all were set.
+            raise
         finally:
             self.deliver(self.came)
 
-    def _restore(self, numbers: Sequence[int]) -> None:
-        """Set the handlers of before, of all signals, although one that takes effect meanwhile may raise."""
-        if not numbers:
-            return
-        try:
-            handler_meanwhile = signal.signal(numbers[0], self.handlers[numbers[0]])
+    def _restore(self) -> None:
+        """Set the handlers of before, of all signals."""
+        for number, handler in self.handlers.items():
+            handler_meanwhile = signal.signal(number, handler)
             if handler_meanwhile is not self:
-                signal.signal(numbers[0], handler_meanwhile)  # A subscriber has set it.
-        finally:
-            self._restore(numbers[1:])
+                signal.signal(number, handler_meanwhile)  # A subscriber has set it.
 
     def deliver(self, came: Sequence[Noted]) -> None:
         """Let these take effect, each signal once; all of them, whatever the handler of one raises."""
