@@ -28,6 +28,9 @@ LAST_WORD = np.uint64(2**64 - 1)
 FEW_NEW = 4
 """Runs are added to a large one in place of a merge if at most one in this many of their keys is new to it."""
 
+MOST_STARTS = 1 << 20
+"""A run remembers where its keys begin if they are at most so many, in 8 bytes each."""
+
 FEW_ENTRIES = 1024
 """Runs of fewer entries are merged by a sort: it costs less than the steps of adding a run to another."""
 
@@ -113,9 +116,15 @@ class Run:
         """Return bytes held."""
         held = self.keys.nbytes + sum(column.nbytes for column in self.sums.values())
         held += 0 if self.row_words is None else self.row_words.nbytes
-        held += 0 if self.directory is None else self.directory.nbytes
-        held += sum(starts.nbytes for starts in self._starts)
+        held += self.bytes_of_lookups
         return held + (int(self.payload.estimated_size()) if self.payload.width else 0)
+
+    @property
+    def bytes_of_lookups(self) -> int:
+        """Return the size of what look-ups keep in memory beside the entries, also where these are mapped from a file."""
+        return (0 if self.directory is None else self.directory.nbytes) + sum(
+            each.nbytes for each in self._starts
+        )
 
     def match(self, keys: Keys) -> tuple[Index, Index]:
         """Return which of these ascending, distinct keys have an entry, and its position, in a run of one entry per key."""
@@ -136,10 +145,13 @@ class Run:
         return hit, lower[hit]
 
     def starts(self) -> Index:
-        """Return where each key begins. Cost: a pass over all entries, once."""
-        if not self._starts:
-            self._starts.append(boundaries(self.keys))
-        return self._starts[0]
+        """Return where each key begins. Cost: a pass over all entries, once unless the keys are more than ``MOST_STARTS``."""
+        if self._starts:
+            return self._starts[0]
+        starts = boundaries(self.keys)
+        if len(starts) <= MOST_STARTS:
+            self._starts.append(starts)
+        return starts
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""

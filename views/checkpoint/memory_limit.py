@@ -31,8 +31,8 @@ class Residence:
     """Keeps the memory of states' pieces, by ``"<state id>/<bucket>"``, within a limit.
 
     A piece is held from the epoch that makes it until its state is mapped; a mapped piece is read through the system's
-    page cache, which shrinks when memory is needed. The directory of a mapped piece, built when it is first searched, is
-    held too: it counts, but cannot be freed.
+    page cache, which shrinks when memory is needed. What look-ups keep beside a mapped piece, its directory and where
+    its keys begin, is held too: it counts, but cannot be freed.
     """
 
     def __init__(self, states: Mapping[str, State], saver: Saver, limit: int | None) -> None:
@@ -104,12 +104,12 @@ class Residence:
         return sum(_size(piece, ref) for piece, ref in pairs if id(piece) not in mapped)
 
     def _held_of_mapped(self) -> int:
-        """Return the bytes of the directories of mapped runs."""
+        """Return the bytes that look-ups keep beside mapped runs."""
         return sum(
-            run.directory.nbytes
+            run.bytes_of_lookups
             for mapped in self._mapped.values()
             for run in mapped.values()
-            if isinstance(run, Run) and run.directory is not None
+            if isinstance(run, Run)
         )
 
     def _note(self, name: str, mapped: Iterable[Any]) -> None:
