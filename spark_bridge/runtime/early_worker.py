@@ -16,7 +16,8 @@ import os
 import sys
 
 PORT, SECRET = "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"
-"""The environment variables that tell a worker started by Spark how to connect."""
+SOCKET = "PYTHON_WORKER_FACTORY_SOCK_PATH"
+"""The environment variables that tell a worker started by Spark how to connect: by TCP, or to a Unix domain socket."""
 
 
 def as_program(folder: str, python: str = sys.executable) -> str:
@@ -28,7 +29,7 @@ def as_program(folder: str, python: str = sys.executable) -> str:
     early, plain = shlex.join([python, os.path.abspath(__file__)]), shlex.quote(python)
     with open(program, "w", encoding="utf-8") as file:
         file.write(
-            f'#!/bin/sh\n{_without_archives()}[ -n "${PORT}" ] && [ "$1" = -m ] && exec {early} "$@"\nexec {plain} "$@"\n'
+            f'#!/bin/sh\n{_without_archives()}[ -n "${PORT}${SOCKET}" ] && [ "$1" = -m ] && exec {early} "$@"\nexec {plain} "$@"\n'
         )
     os.chmod(program, os.stat(program).st_mode | stat.S_IXUSR)
     return program
@@ -58,19 +59,32 @@ def _without_archives() -> str:
     )
 
 
-def main() -> None:
-    """Connect, and then continue as ``python -m MODULE ARGUMENTS``."""
+def _connected() -> tuple[object, object]:
+    """Return the connection with Spark that the environment names, as a file and as a socket."""
     import socket
 
+    buffer = int(os.environ.get("SPARK_BUFFER_SIZE", "65536"))
+    path = os.environ.get(SOCKET)
+    if path is not None:
+        # Whoever can open it is the same user, so there is no secret.
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(path)
+        return connection.makefile("rwb", buffer), connection
     host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "false").lower() == "true" else "127.0.0.1"
     connection = socket.create_connection((host, int(os.environ[PORT])))
-    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", "65536")))
+    file = connection.makefile("rwb", buffer)
     secret = os.environ[SECRET].encode()
     file.write(len(secret).to_bytes(4, "big") + secret)
     file.flush()
     answer = file.read(int.from_bytes(file.read(4), "big"))
     if answer != b"ok":
         raise SystemExit(f"Spark did not take the secret of its worker: {answer!r}")
+    return file, connection
+
+
+def main() -> None:
+    """Connect, and then continue as ``python -m MODULE ARGUMENTS``."""
+    early = [_connected()]
 
     import runpy
 
@@ -78,7 +92,7 @@ def main() -> None:
     import pyspark.util
     import pyspark.worker_util
 
-    connect, early = pyspark.util.local_connect_and_auth, [(file, connection)]
+    connect = pyspark.util.local_connect_and_auth
 
     def connected(conn_info: str | int | None, auth_secret: str | None) -> tuple[object, ...]:
         return early.pop() if early else connect(conn_info, auth_secret)

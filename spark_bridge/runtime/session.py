@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from evercurrent.core.data.errors import EvercurrentError, PlanError
 from evercurrent.core.data.release import install_command
 
-from .early_worker import as_program
 from .file_managers import quick_file_manager
 from .java import ensure_java
 from .spark_versions import OLDEST, spark_version
+from .worker_folder import worker_folder, worker_program
+from .worker_sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +54,7 @@ def local_settings(cores: int = 2) -> dict[str, str]:
     return {
         **cluster_settings(),
         **quick_file_manager(),
+        **socket_settings(worker_folder()),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -68,6 +67,7 @@ def local_settings(cores: int = 2) -> dict[str, str]:
 def cluster_settings() -> dict[str, str]:
     """Return the settings of a session on a cluster, by name: those of ``local_settings`` that do not depend on a machine."""
     return {
+        **socket_settings(),
         # How long a worker and Spark wait for each other: on a busy machine the default of 15 seconds can be too short.
         "spark.python.authenticate.socketTimeout": "600s",
         "spark.python.worker.reuse": "true",
@@ -218,10 +218,7 @@ def patient_workers() -> Iterator[None]:
     if os.environ.setdefault("PYSPARK_PYTHON", sys.executable) != sys.executable:
         yield
         return
-    folder = tempfile.mkdtemp(prefix="evercurrent-python-")
-    # It is deleted when this process ends, as Java may start workers until then.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["PYSPARK_PYTHON"] = as_program(folder)
+    os.environ["PYSPARK_PYTHON"] = worker_program()
     try:
         yield
     finally:

@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from evercurrent.spark_bridge.runtime.early_worker import PORT, SECRET, as_program
+from evercurrent.spark_bridge.runtime.early_worker import PORT, SECRET, SOCKET, as_program
 from evercurrent.spark_bridge.runtime.session import patient_workers
 
 SLOW = """
@@ -43,21 +45,28 @@ SOON = 300.0
 """Seconds after which something hangs, however busy the machine is."""
 
 
-def test_a_worker_connects_before_it_imports_what_takes_long(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_a_worker_connects_before_it_imports_what_takes_long(
+    family: str, tmp_path: Path, socket_path: str
+) -> None:
+    pytest.importorskip("pyspark.worker_util" if family == "unix" else "pyspark")
     (tmp_path / "slow.py").write_text(SLOW)
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with _server(family, socket_path) as server:
         server.settimeout(SOON)
-        said = {PORT: str(server.getsockname()[1]), SECRET: "secret", "SPARK_PREFER_IPV6": "false"}
+        if family == "tcp":
+            variables = {PORT: str(server.getsockname()[1]), SECRET: "secret", "SPARK_PREFER_IPV6": "false"}
+        else:
+            variables = {SOCKET: socket_path}
         command = [as_program(str(tmp_path)), "-m", "slow"]
-        worker = subprocess.Popen(command, cwd=tmp_path, env=os.environ | said)
+        worker = subprocess.Popen(command, cwd=tmp_path, env=os.environ | variables)
         try:
             connection, _ = server.accept()
             connection.settimeout(SOON)
             with connection, connection.makefile("rwb") as file:
-                assert file.read(4 + len("secret")) == b"\0\0\0\x06secret"
-                file.write(b"\0\0\0\x02ok")
-                file.flush()
+                if family == "tcp":
+                    assert file.read(4 + len("secret")) == b"\0\0\0\x06secret"
+                    file.write(b"\0\0\0\x02ok")
+                    file.flush()
                 (tmp_path / "go").touch()
                 assert int.from_bytes(file.read(4), "big") == worker.pid
                 assert file.read() == b"here"
@@ -65,6 +74,21 @@ def test_a_worker_connects_before_it_imports_what_takes_long(tmp_path: Path) -> 
         finally:
             worker.kill()
             worker.wait()
+
+
+def _server(family: str, path: str) -> socket.socket:
+    if family == "tcp":
+        return socket.create_server(("127.0.0.1", 0))
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    return server
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield f"{folder}/socket"
 
 
 def test_whatever_is_no_such_worker_is_run_as_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Java and workers exchange bytes by Unix domain sockets, in folders whose paths are short enough."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from evercurrent.spark_bridge.runtime import worker_sockets
+from evercurrent.spark_bridge.runtime.session import cluster_settings, local_settings
+from evercurrent.spark_bridge.runtime.worker_folder import worker_folder
+from evercurrent.spark_bridge.runtime.worker_sockets import LONGEST, socket_settings
+
+pytest.importorskip("pyspark.worker_util")
+ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+
+
+def families() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that yields how the daemon of its worker listens, pickled with its code."""
+
+    def in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        import pyarrow as pa
+
+        for _ in batches:
+            folder = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_DIR", "by TCP")
+            yield pa.RecordBatch.from_arrays([pa.array([folder])], ["folder"])
+
+    return in_worker
+
+
+def test_workers_of_a_local_session_use_the_folder_of_its_process(spark: Any) -> None:
+    rows = spark.range(0, 2, 1, 2).mapInArrow(families(), "folder string").toArrow()
+    assert rows.column("folder").unique().to_pylist() == [worker_folder()]
+
+
+def test_a_folder_with_a_long_path_gives_way_to_that_of_every_unix(spark: Any) -> None:
+    longest = "/" + "é" * ((LONGEST - 2) // 2)
+    assert socket_settings(longest) == {ENABLED: "true", FOLDER: longest}
+    assert socket_settings(longest + "/é") == {ENABLED: "true", FOLDER: "/tmp"}
+    # Spark refuses a folder that is longer, by a limit of its own.
+    entry = getattr(spark._jvm.org.apache.spark.internal.config, "Python$")
+    entry = getattr(entry, "MODULE$").PYTHON_UNIX_DOMAIN_SOCKET_DIR()
+    conf = spark._jvm.org.apache.spark.SparkConf(False)
+    conf.set(FOLDER, "/" * LONGEST).get(entry)
+    with pytest.raises(Exception, match=str(LONGEST)):
+        conf.set(FOLDER, "/" * (LONGEST + 1)).get(entry)
+
+
+def test_executors_elsewhere_have_them_in_the_folder_of_every_unix() -> None:
+    assert cluster_settings().items() >= {ENABLED: "true", FOLDER: "/tmp"}.items()
+    assert local_settings().items() >= {ENABLED: "true", FOLDER: worker_folder()}.items()
+
+
+@pytest.mark.parametrize(("name", "version"), [("posix", "4.0.5"), ("nt", "4.3.0")])
+def test_a_spark_and_a_system_without_them_stay_as_they_are(
+    name: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_sockets, "spark_version", lambda: version)
+    monkeypatch.setattr(worker_sockets, "os", type("System", (), {"name": name, "fsencode": os.fsencode}))
+    assert socket_settings() == {}
+
+
+OWNER = """
+import os
+from evercurrent.spark_bridge.runtime.worker_folder import worker_folder
+
+print(worker_folder(), flush=True)
+if os.fork() == 0:
+    raise SystemExit
+os.wait()
+assert os.path.isdir(worker_folder()), "a fork that ends has deleted it"
+input()
+"""
+
+
+def test_the_folder_is_locked_while_its_process_lives_and_deleted_at_its_end() -> None:
+    """Services that delete old temporary files leave out what is locked."""
+    fcntl = pytest.importorskip("fcntl")
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        folder = Path(owner.stdout.readline().strip())
+        held = os.open(folder, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        owner.communicate("\n", timeout=300)
+    assert owner.returncode == 0
+    os.close(held)
+    assert not folder.exists()
