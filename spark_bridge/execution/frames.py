@@ -15,6 +15,7 @@ from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.delta_frames import with_epoch
 from evercurrent.views.store import store_at
 
+from ..runtime.spark_frames import spark_frame
 from ..runtime.spark_types import frame_to_spark_arrow, spark_schema
 from .jobs import Setup
 from .parallelism import cores
@@ -44,7 +45,7 @@ def delta_frames(
 
 def from_polars(spark: SparkSession, view: str, frame: pl.DataFrame) -> DataFrame:
     """Return a frame as a Spark DataFrame."""
-    return spark.createDataFrame(frame_to_spark_arrow(frame), spark_schema(f"view {view!r}", frame.schema))
+    return spark_frame(spark, frame_to_spark_arrow(frame), spark_schema(f"view {view!r}", frame.schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from evercurrent.views.store import store_at
 
 from ..input.inputs import PLACE, arriving, untagged
 from ..input.origins import origins_apart
+from ..runtime.spark_frames import spark_frame
 from ..runtime.spark_types import frame_from_arrow
 from ..runtime.worker_garbage import freeze_what_is_loaded
 from .arrow_results import arrow_table
@@ -261,7 +262,7 @@ class SparkJobs:
         in_buckets = InBuckets(self._setup, attempts(self._spark), passed_on(task_count))
         job = name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))
         with named_jobs(self._spark, job), rows_in_slices(self._spark, task_count):
-            return _done(self._spark.createDataFrame(_sent(tasks)).mapInArrow(in_buckets, RESULT))
+            return _done(spark_frame(self._spark, _sent(tasks)).mapInArrow(in_buckets, RESULT))
 
 
 def _among(rows: pa.Table, among: Ints) -> pa.Table:

@@ -11,6 +11,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.views.sinks.kafka_messages import KEY, VALUE
 from evercurrent.views.sinks.kafka_topic import EPOCH_HEADER, Send
 
+from ..runtime.spark_frames import spark_frame
 from ..runtime.spark_types import frame_to_spark_arrow
 
 if TYPE_CHECKING:
@@ -43,6 +44,6 @@ def as_spark_writes(spark: SparkSession, messages: pl.DataFrame, topic: str, epo
     """Return messages as a DataFrame of the columns that Spark's writer takes, in one partition, which keeps their order."""
     from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
-    frame = spark.createDataFrame(frame_to_spark_arrow(messages.select(KEY, VALUE)))
+    frame = spark_frame(spark, frame_to_spark_arrow(messages.select(KEY, VALUE)))
     header = F.struct(F.lit(EPOCH_HEADER).alias("key"), F.lit(str(epoch)).cast("binary").alias("value"))
     return frame.coalesce(1).select(F.lit(topic).alias("topic"), KEY, VALUE, F.array(header).alias("headers"))

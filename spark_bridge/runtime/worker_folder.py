@@ -15,7 +15,7 @@ from .early_worker import as_program
 def worker_folder() -> str:
     """Return the folder, made at the first call and deleted when this process ends: Java may start workers until then."""
     folder = tempfile.mkdtemp(prefix="evercurrent-")
-    atexit.register(_delete, folder, os.getpid())
+    atexit.register(delete, folder, os.getpid())
     _keep(folder)
     return folder
 
@@ -35,7 +35,7 @@ def _keep(folder: str) -> None:
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
 
 
-def _delete(folder: str, owner: int) -> None:
-    """Delete the folder, unless this is a fork of its owner."""
+def delete(folder: str, owner: int) -> None:
+    """Delete a folder, unless this process is a fork of its owner."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

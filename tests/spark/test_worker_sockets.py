@@ -14,7 +14,7 @@ import pytest
 
 from evercurrent.spark_bridge.runtime import worker_sockets
 from evercurrent.spark_bridge.runtime.session import cluster_settings, local_settings
-from evercurrent.spark_bridge.runtime.worker_folder import worker_folder
+from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
 from evercurrent.spark_bridge.runtime.worker_sockets import LONGEST, socket_settings
 
 pytest.importorskip("pyspark.worker_util")
@@ -69,14 +69,9 @@ def test_a_spark_and_a_system_without_them_stay_as_they_are(
 
 
 OWNER = """
-import os
 from evercurrent.spark_bridge.runtime.worker_folder import worker_folder
 
 print(worker_folder(), flush=True)
-if os.fork() == 0:
-    raise SystemExit
-os.wait()
-assert os.path.isdir(worker_folder()), "a fork that ends has deleted it"
 input()
 """
 
@@ -96,3 +91,10 @@ def test_the_folder_is_locked_while_its_process_lives_and_deleted_at_its_end() -
     assert owner.returncode == 0
     os.close(held)
     assert not folder.exists()
+
+
+def test_a_fork_that_ends_leaves_the_folder_to_its_owner(tmp_path: Path) -> None:
+    delete(str(tmp_path), os.getpid() + 1)
+    assert tmp_path.is_dir()
+    delete(str(tmp_path), os.getpid())
+    assert not tmp_path.exists()
