@@ -15,9 +15,11 @@ import pytest
 from evercurrent.spark_bridge.runtime import worker_sockets
 from evercurrent.spark_bridge.runtime.session import cluster_settings, local_settings
 from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
-from evercurrent.spark_bridge.runtime.worker_sockets import LONGEST, socket_settings
+from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, socket_settings
 
-pytest.importorskip("pyspark.worker_util")
+pyspark = pytest.importorskip("pyspark")
+if tuple(map(int, pyspark.__version__.split(".")[:2])) < FIRST:
+    pytest.skip("a Spark without such sockets", allow_module_level=True)
 ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 
 
