@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,4 +29,27 @@ def register(spark: SparkSession) -> None:
 
     if hasattr(DataSourceReader, "pushFilters"):
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(ViewDeltas)
+    with _active_in_java(spark):
+        spark.dataSource.register(ViewDeltas)
+
+
+@contextmanager
+def _active_in_java(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one of this thread within the context.
+
+    Spark refuses a format that the active session has, even if another session is to get it.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        yield  # Under Spark Connect each session is alone.
+        return
+    untyped: Any = spark
+    sessions = untyped._jvm.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(untyped._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
