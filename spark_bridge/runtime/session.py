@@ -16,7 +16,7 @@ from .file_managers import quick_file_manager
 from .java import ensure_java
 from .spark_versions import OLDEST, spark_version
 from .worker_folder import worker_folder, worker_program
-from .worker_sockets import socket_settings
+from .worker_sockets import delete_at_end, socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +127,9 @@ def session(
         builder = builder.config(name, _setting(value))
     # Read from the environment when the session starts.
     with _python_of_workers(sys.executable if archive is None else f"./{ENVIRONMENT}/bin/python", archive):
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
+    delete_at_end(started)
+    return started
 
 
 def _shipped(master: str | None, archive: str | Path | None) -> dict[str, str]:
@@ -205,7 +207,9 @@ def local_session(
     for name, value in {**local_settings(cores), **(settings or {}), **conf}.items():
         builder = builder.config(name, _setting(value))
     with patient_workers():
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
+    delete_at_end(started)
+    return started
 
 
 @contextmanager

@@ -6,7 +6,10 @@ acknowledged. A micro-batch of 200,000 rows, in twelve tasks of one executor, to
 
 from __future__ import annotations
 
+import atexit
 import os
+from contextlib import suppress
+from typing import Any
 
 from .spark_versions import spark_version
 
@@ -30,3 +33,17 @@ def socket_settings(folder: str = TEMPORARY) -> dict[str, str]:
     if os.name != "posix" or tuple(map(int, spark_version().split(".")[:2])) < FIRST:
         return {}
     return {_ENABLED: "true", _FOLDER: folder if len(os.fsencode(folder)) <= LONGEST else TEMPORARY}
+
+
+def delete_at_end(spark: Any) -> None:
+    """Delete the socket on which this process listens to Java when the process ends: Spark does only if the session is stopped."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None) if hasattr(spark, "_jsc") else None
+    path = getattr(server, "server_address", None)
+    if isinstance(path, str):  # By TCP it is a host and a port.
+        atexit.register(_delete_socket, path, os.getpid())
+
+
+def _delete_socket(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        with suppress(OSError):
+            os.unlink(path)

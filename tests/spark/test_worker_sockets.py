@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from evercurrent.spark_bridge.runtime import worker_sockets
 from evercurrent.spark_bridge.runtime.session import cluster_settings, local_settings
 from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
-from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, socket_settings
+from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, TEMPORARY, socket_settings
 
 pyspark = pytest.importorskip("pyspark")
 if tuple(map(int, pyspark.__version__.split(".")[:2])) < FIRST:
@@ -100,3 +102,29 @@ def test_a_fork_that_ends_leaves_the_folder_to_its_owner(tmp_path: Path) -> None
     assert tmp_path.is_dir()
     delete(str(tmp_path), os.getpid())
     assert not tmp_path.exists()
+
+
+WITHOUT_STOP = """
+import os, sys
+from evercurrent.spark_bridge import session
+
+spark = session(master="local[1]", settings={"spark.python.unix.domain.socket.dir": sys.argv[1], "spark.ui.enabled": False})
+spark.range(3).rdd.map(lambda row: row.id).sum()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(len(os.listdir(sys.argv[1])))
+"""
+
+
+def test_a_program_that_does_not_stop_its_session_leaves_no_socket() -> None:
+    """Each process would leave one in ``/tmp``, whose name is short enough; a fork that ends before it leaves them."""
+    with tempfile.TemporaryDirectory(dir=TEMPORARY) as folder:
+        command = [sys.executable, "-c", WITHOUT_STOP, folder]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        assert int(run.stdout) >= 2  # this process's, and that of the daemon of its workers
+        # The daemon ends with Java, after this process.
+        given_up = time.monotonic() + 60
+        while os.listdir(folder) and time.monotonic() < given_up:
+            time.sleep(0.1)
+        assert not os.listdir(folder)
