@@ -14,6 +14,7 @@ from evercurrent.core.data.release import install_command
 
 from .file_managers import quick_file_manager
 from .java import ensure_java
+from .session_arguments import require_app_name, require_cluster, require_cores, require_settings
 from .spark_versions import OLDEST, spark_version
 from .worker_folder import worker_folder, worker_program
 from .worker_sockets import delete_at_end, socket_settings
@@ -110,8 +111,11 @@ def session(
     Raises:
         SparkMissingError: pyspark is not installed.
         JavaMissingError: there is no Java on which Spark runs.
-        PlanError: there is no such archive, or no use for one.
+        PlanError: there is no such archive, or no use for one; or an argument is not valid.
     """
+    require_app_name(app_name)
+    require_cluster(master, archive)
+    require_settings("session", settings, conf)
     require_spark()
     from pyspark.sql import SparkSession
 
@@ -195,7 +199,11 @@ def local_session(
     Raises:
         SparkMissingError: pyspark is not installed.
         JavaMissingError: there is no Java on which Spark runs.
+        PlanError: an argument is not valid.
     """
+    require_app_name(app_name)
+    require_cores(cores)
+    require_settings("local_session", settings, conf)
     require_spark()
     from pyspark.sql import SparkSession
 
