@@ -123,6 +123,17 @@ def require_booleans(where: str, **options: object) -> None:
             raise PlanError(f"{where}: {name}={value!r}; give True or False")
 
 
+def require_texts(where: str, **options: object) -> None:
+    """Check that options are texts, as names are.
+
+    Raises:
+        PlanError: one is something else.
+    """
+    for name, value in options.items():
+        if not isinstance(value, str):
+            raise PlanError(f"{where}: {name}={value!r}; give a name as text")
+
+
 def require_name(what: str, name: object) -> None:
     """Check that a name can be given to a source or view: it goes into files, their names, and JSON.
 

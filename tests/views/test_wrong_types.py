@@ -60,6 +60,34 @@ Refused = Callable[[Any, Any, Any], object]
         (lambda _, rows, __: rows.top_k(1, by="k", reverse=None), r"None is no direction of by="),
         (lambda _, rows, __: rows.limit(1, by="k", descending=1), r"1 is no direction of by="),
         (lambda *_: ec.Checkpoint("there", drop=None), r"drop=None; give a tuple of names"),
+        (lambda _, rows, __: rows.map_batches(len, schema=3), r"the schema is int; give a dictionary"),
+        (lambda _, rows, __: rows.cast({"k": pl.String}, strict=None), r"strict=None; give True or False"),
+        (lambda _, rows, __: rows.unpivot(["k"], value_name=None), r"value_name=None; give a name as text"),
+        (lambda _, rows, __: rows.unpivot(["k"], variable_name=3), r"variable_name=3; give a name as text"),
+        (lambda _, rows, __: rows.join(rows, on="k", suffix=pl.col("k")), r"suffix=.*; give a name as text"),
+        (
+            lambda _, rows, __: rows.join(rows, on="k", how=pl.col("k")),
+            r"unknown how=.*; there are inner, left",
+        ),
+        (
+            lambda _, rows, __: rows.join(rows, on="k", how=pl.DataFrame()),
+            r"(?s)unknown how=.*; there are inner",
+        ),
+        (
+            lambda _, rows, __: rows.join(rows, on="k", validate=pl.col("k")),
+            r"validate=.*: a key that is unique",
+        ),
+        (
+            lambda _, rows, __: rows.unique("k", keep=pl.col("k")),
+            r"keep=.*; there are 'any', 'first' and 'last'",
+        ),
+        (
+            lambda engine, *_: engine.explain(pl.col("k")),
+            r"unknown format .*; there are 'text' and 'mermaid'",
+        ),
+        (lambda *_: ec.Engine(on_bad_rows=pl.col("k")), r"on_bad_rows=.*; give 'fail' or 'ledger'"),
+        (lambda _, __, view: view.timeline(value=3), r"value=3; give a name as text"),
+        (lambda _, __, view: view.timeline(label=[]), r"label=\[\]; give a name as text"),
     ],
 )
 def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> None:

@@ -40,7 +40,7 @@ def require_on_bad_rows(on_bad_rows: object) -> None:
     Raises:
         PlanError: it is something else.
     """
-    if on_bad_rows not in ("fail", "ledger"):
+    if not isinstance(on_bad_rows, str) or on_bad_rows not in ("fail", "ledger"):
         raise PlanError(f"on_bad_rows={on_bad_rows!r}; give 'fail' or 'ledger'")
 
 

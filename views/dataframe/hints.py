@@ -187,7 +187,7 @@ def require_choice(where: str, keep: object, by: object) -> None:
     Raises:
         PlanError: they do not.
     """
-    if keep not in ("any", "first", "last"):
+    if not isinstance(keep, str) or keep not in ("any", "first", "last"):
         raise PlanError(
             f"{where}: keep={keep!r}; there are 'any', 'first' and 'last'. For rows that are there once, use "
             ".group_by(...).agg(n=pl.len()).filter(pl.col('n') == 1)"
@@ -212,7 +212,7 @@ def forbid_validation(where: str, validate: object) -> None:
     Raises:
         PlanError: it does.
     """
-    if validate != "m:m":
+    if not isinstance(validate, str) or validate != "m:m":
         raise PlanError(
             f"{where}: validate={validate!r}: a key that is unique now may appear twice later; leave it out, and look "
             "for such keys in a view of .group_by(...).agg(n=pl.len()).filter(pl.col('n') > 1)"

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from evercurrent.core.data.errors import GrowthWarning, PlanError
-from evercurrent.core.data.schema import listed, require_columns
+from evercurrent.core.data.schema import listed, require_columns, require_texts
 from evercurrent.core.group.aggregates import Column
 from evercurrent.core.operators.join import JoinColumn
 
@@ -44,6 +44,7 @@ def join_nodes(
         PlanError: the kind or a column is unknown, keys do not pair up, or their types differ.
     """
     schemas = plan[left].schema, plan[right].schema
+    require_texts(where, suffix=suffix)
     _check_keys(where, schemas, left_keys, right_keys, how)
     options: dict[str, Any] = {"how": how, "suffix": suffix, "nulls_equal": nulls_equal, "coalesce": coalesce}
     if how == "cross":
@@ -106,13 +107,15 @@ def _bytes_of(dtype: pl.DataType) -> int:
     return 1 if dtype == pl.Boolean else 32
 
 
+HOWS = ("inner", "left", "right", "full", "semi", "anti", "cross")
+"""The kinds of joins, as polars names them."""
+
+
 def _check_keys(
     where: str, schemas: tuple[pl.Schema, pl.Schema], left: tuple[str, ...], right: tuple[str, ...], how: str
 ) -> None:
-    if how not in ("inner", "left", "right", "full", "semi", "anti", "cross"):
-        raise PlanError(
-            f"{where}: unknown how={how!r}; there are inner, left, right, full, semi, anti, cross"
-        )
+    if not isinstance(how, str) or how not in HOWS:
+        raise PlanError(f"{where}: unknown how={how!r}; there are {', '.join(HOWS)}")
     if how == "cross":
         if left or right:
             raise PlanError(f"{where}: a cross join has no keys; leave out on, left_on and right_on")

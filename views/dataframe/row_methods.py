@@ -10,7 +10,13 @@ from typing import Any, Generic, TypeVar
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError, first_line
-from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
+from evercurrent.core.data.schema import (
+    forbid_reserved,
+    listed,
+    require_booleans,
+    require_characters,
+    require_columns,
+)
 from evercurrent.core.group.aggregates import Column
 
 from ..expressions import Expression, column_names, declared_schema, output_schema, predicate, row_expressions
@@ -93,6 +99,7 @@ class RowCalls(CollectionBase, Generic[C]):
         With ``strict`` a value that does not fit is refused; otherwise it becomes null.
         """
         where = self._where("cast")
+        require_booleans(where, strict=strict)
         if isinstance(dtypes, Mapping):
             require_columns(where, self.schema, [name for name in dtypes if isinstance(name, str)])
         try:
@@ -149,10 +156,11 @@ class RowCalls(CollectionBase, Generic[C]):
                 raise PlanError(
                     f"{where}: the function failed on an empty frame: {error}; give schema="
                 ) from error
-        forbid_reserved(where, schema)
+        declared = declared_schema(where, schema)
+        forbid_reserved(where, declared)
         name = getattr(function, "__name__", type(function).__name__)
         mapped = Mapped(versioned(where, name, version, function))
-        return self._then(mapped, declared_schema(where, schema), f"map_batches {name}", None)
+        return self._then(mapped, declared, f"map_batches {name}", None)
 
     def _select(self, method: str, columns: tuple[Column, ...], named: Sequence[str] = ()) -> C:
         if not columns:

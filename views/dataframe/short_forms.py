@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Never, TypeVar
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import forbid_reserved, listed
+from evercurrent.core.data.schema import forbid_reserved, listed, require_texts
 
 from ..expressions import column_names
 from ..expressions.known_schemas import resolved
@@ -111,6 +111,7 @@ def unpivoted(
         PlanError: columns are not there, in both lists, or of types that have none in common; or a name is taken.
     """
     where = of._where("unpivot")
+    require_texts(where, variable_name=variable_name, value_name=value_name)
     index_columns = [] if index is None else column_names(where, of.schema, index)
     fixed = (*index_columns, *(BOUNDS if of._windowing is not None else ()))
     names = (

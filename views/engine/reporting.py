@@ -63,12 +63,12 @@ class Reporting(ServedViews, ABC):
         the operators whose state it reads, the columns by which its rows are brought together, and its measures. All of it
         is of one epoch; where epochs follow each other faster than this can be written, it waits for the end of one.
         """
+        if not isinstance(format, str) or format not in ("text", "mermaid"):
+            raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
         if format == "text":
             return self._running.steadily(self._circuit_explained if circuit else self._explained)
-        if format == "mermaid":
-            drawn = circuit_mermaid if circuit else partial(explain_mermaid, self._plan)
-            return self._running.steadily(drawn)
-        raise PlanError(f"unknown format {format!r}; there are 'text' and 'mermaid'")
+        drawn = circuit_mermaid if circuit else partial(explain_mermaid, self._plan)
+        return self._running.steadily(drawn)
 
     def _circuit_explained(self, compiled: Compiled) -> str:
         return circuit_text(compiled, self._running.epoch)

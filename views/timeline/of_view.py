@@ -9,7 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import EPOCH, listed, require_columns
+from evercurrent.core.data.schema import EPOCH, listed, require_columns, require_texts
 from evercurrent.core.state.ledger import Refused
 
 from ..epochs.run_log import RunLog
@@ -63,6 +63,10 @@ def timeline_of_view(
     where = f"timeline of view {name!r}"
     keys = pane_keys(plan, place)
     schema, is_timed = plan[place].schema, _grouping(plan, place) in plan.windowed
+    column_names = {
+        name: column for name, column in (("value", value), ("label", label)) if column is not None
+    }
+    require_texts(where, **column_names)
     choice = Choice(_value(where, schema, keys, value), keys, _key(where, keys, key), is_timed)
     sources = _sources(where, plan, place, run, label or None, choice)
     log = run.log
