@@ -44,7 +44,7 @@ def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float)
             return Probed(_in_arrow(spark, gather, first, count, pause), 1)
         context = spark.sparkContext
         places = context.parallelize(range(first, first + count), count)
-        with _workers_of_queries(spark):
+        with workers_of_queries(spark):
             facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
         registered = int(context._jsc.sc().getExecutorMemoryStatus().size())
     is_local = is_local_master(context.master)
@@ -57,21 +57,24 @@ SIMPLIFIED = "SPARK_SIMPLIFIED_TRACEBACK"
 
 
 @contextmanager
-def _workers_of_queries(spark: SparkSession) -> Iterator[None]:
+def workers_of_queries(spark: SparkSession) -> Iterator[None]:
     """Let tasks of RDDs start in the environment of those of DataFrames, which then take over their workers.
 
     Spark reuses a worker where all variables are the same; another one takes a second or two to import what it needs.
     """
-    environment = spark.sparkContext.environment
+    context = spark.sparkContext
     setting = spark.conf.get("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled")
-    if setting != "true" or SIMPLIFIED in environment:
+    if setting != "true" or SIMPLIFIED in context.environment:
         yield
         return
-    environment[SIMPLIFIED] = "1"
+    # Another one each time: threads that send functions to Spark iterate over the one that they see.
+    context.environment = {**context.environment, SIMPLIFIED: "1"}
     try:
         yield
     finally:
-        del environment[SIMPLIFIED]
+        context.environment = {
+            name: value for name, value in context.environment.items() if name != SIMPLIFIED
+        }
 
 
 def _in_arrow(
