@@ -40,10 +40,11 @@ def delete_at_end(spark: Any) -> None:
     server = getattr(spark.sparkContext, "_accumulatorServer", None) if hasattr(spark, "_jsc") else None
     path = getattr(server, "server_address", None)
     if isinstance(path, str):  # By TCP it is a host and a port.
-        atexit.register(_delete_socket, path, os.getpid())
+        atexit.register(delete_socket, path, os.getpid())
 
 
-def _delete_socket(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
+def delete_socket(path: str, owner: int) -> None:
+    """Delete a socket, unless this process is a fork of its owner."""
+    if os.getpid() == owner:
         with suppress(OSError):
             os.unlink(path)

@@ -195,7 +195,7 @@ def test_engine_close_waits_once_for_all_sinks_that_hang(tmp_path: Path, monkeyp
     monkeypatch.setattr("evercurrent.views.engine.engine.DRAIN_SECONDS", 0.5)
     engine, view = hits(checkpoint=tmp_path / "checkpoint")
     released = threading.Event()
-    for number in range(4):
+    for number in range(8):
         view.foreach(lambda _: released.wait(), name=f"hanging {number}")
     engine.push("log", {"ip": ["a"]})
     begin = time.monotonic()

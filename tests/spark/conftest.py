@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,10 @@ def write_one_file(frame: pl.DataFrame, path: Path, number: int) -> None:
     parquet.write_table(frame_to_spark_arrow(frame), hidden)
     os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
     hidden.rename(path)
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    """A path that has room for a socket, as those of ``tmp_path`` may not."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield f"{folder}/socket"

@@ -6,8 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,12 +84,6 @@ def _server(family: str, path: str) -> socket.socket:
     server.bind(path)
     server.listen()
     return server
-
-
-@pytest.fixture
-def socket_path() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        yield f"{folder}/socket"
 
 
 def test_whatever_is_no_such_worker_is_run_as_it_is(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from evercurrent.spark_bridge.runtime import worker_sockets
-from evercurrent.spark_bridge.runtime.session import cluster_settings, local_settings
+from evercurrent.spark_bridge.runtime.session import cluster_settings, local_session, local_settings, session
 from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
-from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, TEMPORARY, socket_settings
+from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, delete_socket, socket_settings
 
 pyspark = pytest.importorskip("pyspark")
 if tuple(map(int, pyspark.__version__.split(".")[:2])) < FIRST:
@@ -105,26 +103,50 @@ def test_a_fork_that_ends_leaves_the_folder_to_its_owner(tmp_path: Path) -> None
 
 
 WITHOUT_STOP = """
-import os, sys
-from evercurrent.spark_bridge import session
+import sys
+from types import SimpleNamespace
+from pyspark.accumulators import AccumulatorUnixServer, UpdateRequestHandler
+from evercurrent.spark_bridge.runtime.worker_sockets import delete_at_end
 
-spark = session(master="local[1]", settings={"spark.python.unix.domain.socket.dir": sys.argv[1], "spark.ui.enabled": False})
-spark.range(3).rdd.map(lambda row: row.id).sum()
-if os.fork() == 0:
-    sys.exit()
-os.wait()
-print(len(os.listdir(sys.argv[1])))
+server = AccumulatorUnixServer(sys.argv[1], UpdateRequestHandler)
+delete_at_end(SimpleNamespace(_jsc=None, sparkContext=SimpleNamespace(_accumulatorServer=server)))
+print("listening", flush=True)
+input()
 """
 
 
-def test_a_program_that_does_not_stop_its_session_leaves_no_socket() -> None:
-    """Each process would leave one in ``/tmp``, whose name is short enough; a fork that ends before it leaves them."""
-    with tempfile.TemporaryDirectory(dir=TEMPORARY) as folder:
-        command = [sys.executable, "-c", WITHOUT_STOP, folder]
-        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-        assert int(run.stdout) >= 2  # this process's, and that of the daemon of its workers
-        # The daemon ends with Java, after this process.
-        given_up = time.monotonic() + 60
-        while os.listdir(folder) and time.monotonic() < given_up:
-            time.sleep(0.1)
-        assert not os.listdir(folder)
+def test_a_program_that_does_not_stop_its_session_leaves_no_socket(spark: Any, socket_path: str) -> None:
+    """Each process would leave one, in ``/tmp`` if its own folder has a long path."""
+    own = spark.sparkContext._accumulatorServer.server_address
+    assert Path(own).is_socket()
+    assert str(Path(own).parent) == worker_folder()
+    with subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_STOP, socket_path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as program:  # fmt: skip
+        assert program.stdout is not None
+        program.stdout.readline()
+        assert Path(socket_path).is_socket()
+        program.communicate("\n", timeout=300)
+    assert program.returncode == 0
+    assert not Path(socket_path).exists()
+
+
+def test_a_fork_that_ends_leaves_the_socket_to_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "socket").touch()
+    delete_socket(str(tmp_path / "socket"), os.getpid() + 1)
+    assert (tmp_path / "socket").exists()
+    delete_socket(str(tmp_path / "socket"), os.getpid())
+    assert not (tmp_path / "socket").exists()
+
+
+def test_each_session_that_starts_has_its_socket_deleted_at_the_end(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr("evercurrent.spark_bridge.runtime.session.delete_at_end", started.append)
+    monkeypatch.setattr(type(spark), "getActiveSession", classmethod(lambda cls: None))
+    monkeypatch.setattr(type(spark).Builder, "getOrCreate", lambda self: spark)
+    assert local_session() is spark
+    assert session(master="local[2]") is spark
+    assert started == [spark, spark]

@@ -359,8 +359,9 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         finally:  # Without the turn, for which the function of a sink may wait.
             for delivery in deliveries if self._running.durability is not None else ():
                 delivery.end()
+            until = max(until, time.monotonic() + 1.0)
             for delivery in deliveries if self._running.durability is not None else ():
-                delivery.close(max(1.0, until - time.monotonic()))
+                delivery.close(until - time.monotonic())
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
