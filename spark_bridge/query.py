@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from evercurrent.core.data.clock import END_OF_TIME
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError
 from evercurrent.views.checkpoint import Checkpoint, CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
+from evercurrent.views.concurrency.draining import DRAIN_SECONDS, drain_all
 from evercurrent.views.dataframe.bad_rows import OnBadRows, require_on_bad_rows
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.partitioned.bucket_commits import largest_bucket
@@ -370,7 +372,7 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
         finally:
             if not self._streaming.is_active:
                 self._streaming.ended()
-                self._drain()
+                drain_all(self.deliveries)
 
     @contextmanager
     def _in_a_sentence(self) -> Iterator[None]:
@@ -384,15 +386,14 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
             raise
 
     def stop(self) -> None:
-        """Stop the query; a running micro-batch is abandoned, and run again when the query is started again."""
-        self._streaming.stop()
-        self._drain()
-        self.end_deliveries()
+        """Stop the query; a running micro-batch is abandoned, and run again when the query is started again.
 
-    def _drain(self) -> None:
-        """Wait until each sink that does not fail has every epoch."""
-        for delivery in self.deliveries:
-            delivery.drain()
+        It waits half a minute at most for sinks.
+        """
+        self._streaming.stop()
+        until = time.monotonic() + DRAIN_SECONDS
+        drain_all(self.deliveries, until)
+        self.end_deliveries(until)
 
     def finish(self) -> int:
         """End the input and return the epoch in which every watermark moves to the end of time, so that all windows close.

@@ -16,6 +16,7 @@ from evercurrent.core.data.errors import InputError, NotFilledError, PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Checkpoint, Saver
 from evercurrent.views.checkpoint.origin import BEGINNINGS, SinkOffset, writers_of
+from evercurrent.views.concurrency.draining import end_all
 from evercurrent.views.engine.consumers import Reader
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.engine.published import with_values
@@ -155,10 +156,9 @@ class SparkViews:
         """Return the open deliveries of all views to sinks."""
         return tuple(each for view in self.views.values() for each in view.deliveries)
 
-    def end_deliveries(self) -> None:
-        """End the deliveries to sinks, each after the step under way."""
-        for delivery in self.deliveries:
-            delivery.close()
+    def end_deliveries(self, until: float | None = None) -> None:
+        """End the deliveries to sinks, each after the step under way, for which it waits until this time of ``time.monotonic``."""
+        end_all(self.deliveries, until)
 
     @property
     def epoch_number(self) -> int:

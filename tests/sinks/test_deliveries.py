@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.concurrency.draining import drain_all
+from evercurrent.views.concurrency.draining import drain_all, end_all
 from evercurrent.views.sinks.function_sink import FunctionSink
 
 QUICK = ec.Retry(first_seconds=0.02, most_seconds=0.1)
@@ -215,3 +215,31 @@ for number in range(300):
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
     assert pl.read_parquet(f"{tmp_path}/feed/*.parquet")["_epoch"].max() == 300
+
+
+class Hanging:
+    """A delivery whose step never ends."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+
+    def end(self) -> None:
+        self.is_ended = True
+
+    def drain(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    close = drain
+
+
+def test_the_end_of_a_query_waits_once_for_all_sinks_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, begin = [Hanging() for _ in range(8)], time.monotonic()
+    until = begin + 0.2
+    drain_all(hanging, until)
+    end_all(hanging, until)
+    assert all(each.is_ended for each in hanging)
+    assert time.monotonic() - begin < 6
+    monkeypatch.setattr("evercurrent.views.concurrency.draining.DRAIN_SECONDS", 0.2)
+    drain_all(hanging)
+    end_all(hanging)
+    assert time.monotonic() - begin < 6

@@ -17,7 +17,7 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
-from ..concurrency.draining import DRAIN_SECONDS, drain_all
+from ..concurrency.draining import DRAIN_SECONDS, drain_all, end_all
 from ..concurrency.turns import Turn
 from ..connectors.change_formats import ChangeFormat
 from ..connectors.positions import PositionOrder
@@ -357,11 +357,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
                     for view in self.views.values() if self._running.durability is not None else ():
                         view._end()
         finally:  # Without the turn, for which the function of a sink may wait.
-            for delivery in deliveries if self._running.durability is not None else ():
-                delivery.end()
-            until = max(until, time.monotonic() + 1.0)
-            for delivery in deliveries if self._running.durability is not None else ():
-                delivery.close(until - time.monotonic())
+            end_all(deliveries if self._running.durability is not None else (), until)
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
