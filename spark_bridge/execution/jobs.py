@@ -255,6 +255,7 @@ class SparkJobs:
 
         Raises:
             InputError: a value cannot be computed; names stage and bucket.
+            RuntimeError: Spark has lost tasks or results.
         """
         rows, size = sum(task.size for task in tasks), sum(task.bytes for task in tasks)
         task_count = max(tasks_for(rows, size, len(tasks)), min(len(tasks), self.cores))
@@ -262,7 +263,12 @@ class SparkJobs:
         in_buckets = InBuckets(self._setup, attempts(self._spark), passed_on(task_count))
         job = name_of(tasks[0].instant.epoch, stage, self._views.get(stage, ()))
         with named_jobs(self._spark, job), rows_in_slices(self._spark, task_count):
-            return _done(spark_frame(self._spark, _sent(tasks)).mapInArrow(in_buckets, RESULT))
+            results = _done(spark_frame(self._spark, _sent(tasks)).mapInArrow(in_buckets, RESULT))
+        if len(results) != len(tasks):
+            raise RuntimeError(
+                f"stage {stage}: {len(tasks)} tasks were sent to Spark, and {len(results)} results came back"
+            )
+        return results
 
 
 def _among(rows: pa.Table, among: Ints) -> pa.Table:

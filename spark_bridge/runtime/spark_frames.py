@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from .spark_versions import spark_version
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +19,9 @@ def spark_frame(spark: SparkSession, rows: pa.Table, schema: Any = None) -> Data
     the temporary views that are created later: a user's ``getOrCreate`` must not return it.
     """
     if not hasattr(spark, "_jsc"):
-        return spark.createDataFrame(rows, schema)  # Spark Connect has no such session.
+        # Spark Connect has no such session. Version 4.0 loses all batches of rows but the first.
+        is_first_alone = spark_version().startswith("4.0.")
+        return spark.createDataFrame(rows.combine_chunks() if is_first_alone else rows, schema)
     sessions = type(spark)
     before = sessions._activeSession
     try:

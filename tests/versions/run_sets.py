@@ -34,7 +34,7 @@ TESTS = {
         "tests/core", "tests/views", "tests/identity", "tests/durability/test_kept_checkpoint.py", "tests/test_package.py",
         "tests/test_readme.py", "tests/laws/test_incremental_equals_recomputed.py", "tests/laws/test_regressions.py",
         "tests/spark/test_query.py", "tests/spark/test_delta_source.py", "tests/spark/test_inputs.py",
-        "tests/spark/test_snippets_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py",
+        "tests/spark/test_snippets_in_spark.py", "tests/spark/test_types.py", "tests/spark/test_cli_on_spark.py", "tests/spark/test_early_worker.py", "tests/spark/test_spark_connect.py",
     ],
     "little": [
         "tests/test_package.py", "tests/core/test_circuit.py", "tests/core/test_group.py", "tests/core/test_join.py",
