@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from .spark_versions import spark_version
+from .spark_versions import version_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +20,7 @@ def spark_frame(spark: SparkSession, rows: pa.Table, schema: Any = None) -> Data
     """
     if not hasattr(spark, "_jsc"):
         # Spark Connect has no such session. Version 4.0 loses all batches of rows but the first.
-        is_first_alone = spark_version().startswith("4.0.")
-        return spark.createDataFrame(rows.combine_chunks() if is_first_alone else rows, schema)
+        return spark.createDataFrame(rows.combine_chunks() if version_numbers() == (4, 0) else rows, schema)
     sessions = type(spark)
     before = sessions._activeSession
     try:

@@ -46,6 +46,11 @@ def require_arrow_writers() -> None:
         )
 
 
+def version_numbers() -> tuple[int, ...]:
+    """Return the first two numbers of the version of PySpark, as (4, 1)."""
+    return tuple(map(int, spark_version().split(".")[:2]))
+
+
 def spark_version() -> str:
     """Return the version of the PySpark that is installed."""
     import pyspark

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from .spark_versions import spark_version
+from .spark_versions import version_numbers
 
 FIRST = (4, 1)
 """The first version of Spark that has them."""
@@ -30,7 +30,7 @@ def socket_settings(folder: str = TEMPORARY) -> dict[str, str]:
 
     None if Spark or the operating system has no such sockets.
     """
-    if os.name != "posix" or tuple(map(int, spark_version().split(".")[:2])) < FIRST:
+    if os.name != "posix" or version_numbers() < FIRST:
         return {}
     return {_ENABLED: "true", _FOLDER: folder if len(os.fsencode(folder)) <= LONGEST else TEMPORARY}
 

@@ -12,6 +12,7 @@ import pytest
 
 from evercurrent.spark_bridge.runtime.early_worker import PORT, SECRET, SOCKET, as_program
 from evercurrent.spark_bridge.runtime.session import patient_workers
+from evercurrent.spark_bridge.runtime.spark_versions import version_numbers
 from evercurrent.spark_bridge.runtime.worker_sockets import FIRST
 
 SLOW = """
@@ -48,8 +49,8 @@ SOON = 300.0
 def test_a_worker_connects_before_it_imports_what_takes_long(
     family: str, tmp_path: Path, socket_path: str
 ) -> None:
-    version = pytest.importorskip("pyspark").__version__
-    if family == "unix" and tuple(map(int, version.split(".")[:2])) < FIRST:
+    pytest.importorskip("pyspark")
+    if family == "unix" and version_numbers() < FIRST:
         pytest.skip("a Spark without such sockets")
     (tmp_path / "slow.py").write_text(SLOW)
     with _server(family, socket_path) as server:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -12,8 +14,9 @@ import pytest
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange
-from evercurrent.spark_bridge.execution.jobs import InBuckets, Setup, _sent
+from evercurrent.spark_bridge.execution.jobs import InBuckets, Setup, SparkJobs, _sent
 from evercurrent.spark_bridge.execution.parallelism import SLICES, rows_in_slices
+from evercurrent.spark_bridge.runtime.spark_frames import spark_frame
 from evercurrent.views.partitioned.tasks import Instant, RowBatch, Task
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
@@ -104,3 +107,25 @@ def test_the_function_has_none_of_them(tmp_path: Any) -> None:
     """It is sent to every executor, and above a megabyte kept by each as a broadcast."""
     function = InBuckets(Setup(b"a plan", str(tmp_path), 4, 1000), attempts=1)
     assert len(pickle.dumps(function)) < 1_000
+
+
+def test_a_stage_of_which_spark_loses_a_task_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views would lack its rows. Spark Connect 4.0 did so, with all batches of rows but the first."""
+    stage = SparkJobs(spark, Setup(b"a plan", str(tmp_path), 4, 1000))
+    monkeypatch.setattr("evercurrent.spark_bridge.execution.jobs._done", lambda results: [object()])
+    assert len(stage.run(tasks(1))) == 1
+    with pytest.raises(RuntimeError, match="stage 1: 3 tasks were sent to Spark, and 1 results came back"):
+        stage.run(tasks(3))
+
+
+@pytest.mark.parametrize(("version", "batches"), [("4.0.0", 1), ("4.0.5", 1), ("4.1.0", 3), ("4.3.0", 3)])
+def test_a_spark_connect_that_loses_batches_gets_one(
+    version: str, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evercurrent.spark_bridge.runtime.spark_versions.spark_version", lambda: version)
+    connected: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
+    table: Any = spark_frame(connected, _sent(tasks(3)))
+    assert len(table.to_batches()) == batches
+    assert table == _sent(tasks(3))

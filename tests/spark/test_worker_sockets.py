@@ -14,11 +14,12 @@ import pytest
 
 from evercurrent.spark_bridge.runtime import worker_sockets
 from evercurrent.spark_bridge.runtime.session import cluster_settings, local_session, local_settings, session
+from evercurrent.spark_bridge.runtime.spark_versions import version_numbers
 from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
 from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, delete_socket, socket_settings
 
-pyspark = pytest.importorskip("pyspark")
-if tuple(map(int, pyspark.__version__.split(".")[:2])) < FIRST:
+pytest.importorskip("pyspark")
+if version_numbers() < FIRST:
     pytest.skip("a Spark without such sockets", allow_module_level=True)
 ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 
@@ -65,7 +66,7 @@ def test_executors_elsewhere_have_them_in_the_folder_of_every_unix() -> None:
 def test_a_spark_and_a_system_without_them_stay_as_they_are(
     name: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_sockets, "spark_version", lambda: version)
+    monkeypatch.setattr("evercurrent.spark_bridge.runtime.spark_versions.spark_version", lambda: version)
     monkeypatch.setattr(worker_sockets, "os", type("System", (), {"name": name, "fsencode": os.fsencode}))
     assert socket_settings() == {}
 
