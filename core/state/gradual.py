@@ -17,7 +17,8 @@ import polars as pl
 
 from ..columns.directory import Deferred
 from ..columns.kernels import Ints, Keys, Words, stack
-from .run import Layout, Run, merge
+from .run import Layout, Run
+from .run_merge import merge
 
 GRADUAL_FROM = 1 << 18
 """Merges of more entries than this are gradual, unless an epoch adds a large part of them."""

@@ -10,7 +10,8 @@ import polars as pl
 
 from ..columns.kernels import Index, Ints, Keys, expand, gather, stack
 from ..data.schema import DIFF
-from .run import Layout, Run, empty_run, make_run, words_of_parts
+from .run import Layout, Run, empty_run, make_run
+from .run_merge import words_of_parts
 from .spine import Spine
 
 CUT, CUT_AFTER = "cut", "cut after"

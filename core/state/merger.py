@@ -15,7 +15,8 @@ from ..columns.kernels import FEW_VALUES
 from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .merge_policy import due_from
 from .row_merge import merged_rows
-from .run import FEW_ENTRIES, Layout, Run, added_to, empty_run, merge
+from .run import Layout, Run, empty_run
+from .run_merge import FEW_ENTRIES, added_to, merge
 from .version import Version
 from .waiting import Waiting, rows_in
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..columns.kernels import Keys, expand, gather
-from .run import Run, merge, words_of_parts
+from .run import Run
+from .run_merge import merge, words_of_parts
 from .spine import Spine, Version
 
 

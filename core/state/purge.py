@@ -8,7 +8,8 @@ import polars as pl
 from ..columns.grouping import group
 from ..columns.kernels import Keys, expand, gather, stack
 from ..data.schema import DIFF
-from .run import Run, empty_run, make_run, run_of_groups, words_of_parts
+from .run import Run, empty_run, make_run, run_of_groups
+from .run_merge import words_of_parts
 from .spine import Spine
 
 

@@ -13,7 +13,8 @@ from ..columns.kernels import Floats, Index, Ints, Keys, Words, at, frame_of
 from ..columns.order_words import order_words
 from ..data.schema import DIFF
 from .row_words import deferred_for
-from .run import FEW_ENTRIES, Layout, Run, run_of_entries, words_of_rows
+from .run import Layout, Run, run_of_entries
+from .run_merge import FEW_ENTRIES, words_of_rows
 
 Column = TypeVar("Column", Ints, Words, Floats)
 

@@ -1,4 +1,4 @@
-"""A run is an immutable sorted piece of state; several are merged into one.
+"""A run is an immutable sorted piece of state.
 
 A run is a set of columns sorted by key. Runs *add*: equal entries of several runs are one entry with the sums of their
 numbers, and an entry whose numbers are all zero does not exist.
@@ -6,7 +6,7 @@ numbers, and an entry whose numbers are all zero does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,34 +14,25 @@ import polars as pl
 
 from ..columns.dense import Places
 from ..columns.directory import FROM, Deferred, Directory, directory_of
-from ..columns.grouping import Groups, Segments, boundaries, differing, group, group_stretches
-from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words, stack
+from ..columns.grouping import Groups, Segments, boundaries, differing, group
+from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words
 from ..columns.order_words import has_order_word, order_words
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .partitioning import KeyColumns
-from .row_words import DeferredWords, RowWords, deferred_for, has_nulls
+from .row_words import DeferredWords, RowWords, has_nulls
 
 LAST_WORD = np.uint64(2**64 - 1)
 
-FEW_NEW = 4
-"""Runs are added to a large one in place of a merge if at most one in this many of their keys is new to it."""
-
 MOST_STARTS = 1 << 20
 """A run remembers where its keys begin if they are at most so many, in 8 bytes each."""
-
-FEW_ENTRIES = 1024
-"""Runs of fewer entries are merged by a sort: it costs less than the steps of adding a run to another."""
 
 MANY_KEYS = 32
 """If there are no more entries than this for each key that is looked for, a pass over all costs less than a search for each."""
 
 READ_ONCE_BELOW = 1 << 18
 """Runs of fewer entries have their directory on their first search: many are read from end to end, or merged, and never searched."""
-
-MOST_OF_A_KEY = 64
-"""Whether keys have most entries is only looked up where they would need no more than this each, on average."""
 
 FEW = 64
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
@@ -241,7 +232,7 @@ def make_run(
     """
     if rows is None:
         groups = group(keys)
-        return _reduced(groups.keys, payload, sums.items(), None, groups)
+        return reduced(groups.keys, payload, sums.items(), None, groups)
     if isinstance(rows, DeferredWords):
         return _run_of_values(layout, keys, payload, sums, rows)
     order = _row_order(layout, keys, payload, rows)
@@ -251,7 +242,7 @@ def make_run(
     starts = np.flatnonzero(differs)
     if len(starts) < len(order):
         keys, rows = keys.take(starts), rows.take(starts)
-    return _reduced(keys, payload, sums.items(), rows, Segments(order, starts))
+    return reduced(keys, payload, sums.items(), rows, Segments(order, starts))
 
 
 def _run_of_values(
@@ -269,7 +260,7 @@ def _run_of_values(
     starts = np.flatnonzero(differs)
     if len(starts) < len(entries):
         keys = keys.take(starts)
-    return _reduced(keys, payload, sums.items(), rows, Segments(entries, starts))
+    return reduced(keys, payload, sums.items(), rows, Segments(entries, starts))
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:
@@ -277,93 +268,7 @@ def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, In
     return run_of_entries(groups.keys, payload, totals, None)
 
 
-def merge(layout: Layout, runs: Sequence[Run]) -> Run:
-    """Return one run with the sum of all of these. Cost: one merge of their entries."""
-    if len(runs) == 1:
-        return runs[0]
-    if not layout.by_row and len(runs[0]) >= max(FEW_ENTRIES, sum(map(len, runs[1:]))):
-        added = added_to(runs[0], merge(layout, runs[1:]))
-        if added is not None:
-            return added
-    keys = Keys.concat([run.keys for run in runs])
-    payload = stack([run.payload for run in runs]) if layout.payload else runs[0].payload
-    names = dict.fromkeys(name for run in runs for name in run.sums)
-    if layout.by_row:
-        sums = {name: _stacked(runs, name) for name in names}
-        rows = deferred_for(payload, [run.row_words for run in runs])
-        return make_run(
-            layout, keys, payload, sums, rows or Keys.concat([words_of_rows(run) for run in runs])
-        )
-    groups = group_stretches(keys)
-    del keys
-    # One column at a time: a merge of large runs needs no second copy of all of them.
-    columns = ((name, _stacked(runs, name)) for name in names)
-    return _reduced(groups.keys, payload, columns, None, groups)
-
-
-def have_most_entries(keys: Keys, runs: Sequence[Run]) -> bool:
-    """Return whether these ascending, distinct keys have more than half of the entries of the runs; false for few keys. Cost: a search for each."""
-    size = sum(map(len, runs))
-    if len(keys) * MOST_OF_A_KEY < size:
-        return False
-    ranges = [run.find(keys) for run in runs]
-    return 2 * sum([int((upper - lower).sum()) for lower, upper in ranges]) > size
-
-
-def added_to(large: Run, small: Run) -> Run | None:
-    """Return the same as ``merge`` of two runs of one entry per key, in less time; None if many keys are new or some of their words collide."""
-    keys, words = large.keys, small.keys
-    if (keys.second is None) != (words.second is None):
-        return None
-    hit, position = large.match(words)
-    is_new = np.ones(len(small), np.bool_)
-    is_new[hit] = False
-    new = np.flatnonzero(is_new)
-    if len(new) * FEW_NEW > len(small):
-        return None
-    at = np.searchsorted(keys.first, words.first[new])
-    if (keys.first[np.minimum(at, len(large) - 1)] == words.first[new]).any():
-        return None
-    order = np.insert(np.arange(len(large)), at, len(large) + np.arange(len(new)))
-    totals = {}
-    for name in dict.fromkeys((*large.sums, *small.sums)):
-        column, more = large.sums.get(name), small.sums.get(name)
-        column = np.zeros(len(large), np.int64) if column is None else column.copy()
-        if more is not None:
-            column[position] += more[hit] if len(new) else more
-        if len(new):
-            added = np.zeros(len(new), np.int64) if more is None else more[new]
-            column = np.concatenate((column, added))[order]
-        totals[name] = column
-    if not len(new):
-        return run_of_entries(keys, large.payload, totals, None, large.directory)
-    second = None
-    if keys.second is not None and words.second is not None:
-        second = np.concatenate((keys.second, words.second[new]))[order]
-    payload = large.payload
-    if payload.width:
-        payload = gather(stack([payload, gather(small.payload, new)]), order)
-    first = np.concatenate((keys.first, words.first[new]))[order]
-    return run_of_entries(Keys(first, second), payload, totals, None)
-
-
-def _stacked(runs: Sequence[Run], name: str) -> Ints:
-    return np.concatenate([run.sums.get(name, np.zeros(len(run), np.int64)) for run in runs])
-
-
-def words_of_parts(payload: pl.DataFrame, parts: Sequence[tuple[Run, Index]]) -> RowWords:
-    """Return the words of rows that are these entries of runs, one part after the other."""
-    rows = deferred_for(payload, [run.row_words for run, _ in parts])
-    return rows or Keys.concat([run.rows_at(positions) for run, positions in parts])
-
-
-def words_of_rows(run: Run) -> Keys:
-    """Return the words of the rows of a run of rows."""
-    assert run.rows is not None, "a run of rows has the words of its rows"
-    return run.rows
-
-
-def _reduced(
+def reduced(
     keys: Keys,
     payload: pl.DataFrame,
     sums: Iterable[tuple[str, Ints]],

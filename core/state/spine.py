@@ -27,8 +27,9 @@ from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
-from .run import Layout, Run, empty_run, have_most_entries, make_run, merge, run_of_distinct_rows, run_of_rows
+from .run import Layout, Run, empty_run, make_run, run_of_distinct_rows, run_of_rows
 from .run_columns import columns_of_run, run_of_columns
+from .run_merge import have_most_entries, merge
 from .snapshot import KEY, Saved
 from .totals import Totals
 from .unsorted import in_one_chunk, present_rows

@@ -10,7 +10,8 @@ from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.narrowing import narrowed
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.row_words import DeferredWords
-from evercurrent.core.state.run import Layout, Run, make_run, merge, run_of_rows
+from evercurrent.core.state.run import Layout, Run, make_run, run_of_rows
+from evercurrent.core.state.run_merge import merge
 from evercurrent.core.state.spine import Spine, Version
 
 KEYS = KeyColumns.of(("key",))

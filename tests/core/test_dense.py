@@ -18,7 +18,8 @@ from evercurrent.core.columns.directory import directory_of
 from evercurrent.core.columns.grouping import DenseGroups, group, group_stretches
 from evercurrent.core.columns.kernels import Keys, Words
 from evercurrent.core.state import run
-from evercurrent.core.state.run import Layout, Run, make_run, merge
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.run_merge import merge
 
 LEAST = st.sampled_from([-(2**63), -(2**31), -7, 0, 12, 2**40, 2**63 - 400])
 CODES = st.lists(st.integers(0, 300), min_size=1, max_size=60)

@@ -19,7 +19,8 @@ from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.gradual import GradualMerge
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.partitioning import KeyColumns
-from evercurrent.core.state.run import FEW_ENTRIES, Layout, Run, empty_run, make_run, run_of_rows
+from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
+from evercurrent.core.state.run_merge import FEW_ENTRIES
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from evercurrent.core.group import kept_results
-from evercurrent.core.state import merger, run
+from evercurrent.core.state import merger, run_merge
 
 KEYS, EPOCHS = 200, 14
 VALUES = [None, float("nan"), float("inf"), -0.0, 0.0, 1.5, 1e300, -1e300, 5e-324, 2.0**-40, 3.0]
@@ -22,7 +22,7 @@ VALUES = [None, float("nan"), float("inf"), -0.0, 0.0, 1.5, 1e300, -1e300, 5e-32
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are kept, and few entries are added to others, as many are."""
     monkeypatch.setattr(kept_results, "FEWEST_KEYS", 1)
-    monkeypatch.setattr(run, "FEW_ENTRIES", merger.SAMPLE)
+    monkeypatch.setattr(run_merge, "FEW_ENTRIES", merger.SAMPLE)
     monkeypatch.setattr(merger, "FEW_ENTRIES", merger.SAMPLE)
 
 

@@ -19,7 +19,7 @@ from edge_values import VALUES
 from evercurrent.core.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.group.ranked_states import METHODS, Ranks
-from evercurrent.core.state import row_merge, run, spine
+from evercurrent.core.state import row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows
 from evercurrent.core.state.run_columns import columns_of_run
@@ -84,7 +84,8 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     with (
         patch.object(spine, "AT_ONCE", at_once),
         patch.object(row_merge, "FEW_ENTRIES", 1),
-        patch.multiple(run, FROM=1, FEW_ENTRIES=1, MOST_OF_A_KEY=at_once),
+        patch.multiple(run, FROM=1),
+        patch.multiple(run_merge, FEW_ENTRIES=1, MOST_OF_A_KEY=at_once),
     ):
         for frame in frames:
             engine.push("rows", frame)
@@ -134,7 +135,7 @@ def test_entries_are_inserted_and_found_as_if_all_were_sorted(
     runs.sort(key=len, reverse=True)
     if len(runs) < 2:
         return
-    whole = run.merge(layout, runs)
+    whole = run_merge.merge(layout, runs)
     with patch.object(row_merge, "FEW_ENTRIES", 1), patch.multiple(run, FROM=1):
         inserted = row_merge.merged_rows(layout, runs)
         assert inserted is not None

@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from evercurrent.core.columns.kernels import Keys, key_words
-from evercurrent.core.state import run as runs
-from evercurrent.core.state.run import Layout, Run, make_run, merge
+from evercurrent.core.state import run_merge as runs
+from evercurrent.core.state.run import Layout, Run, make_run
+from evercurrent.core.state.run_merge import merge
 
 NOTHING = pl.DataFrame()
 

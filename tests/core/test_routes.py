@@ -41,7 +41,7 @@ from evercurrent.core.state.partitioning import (
     in_buckets,
 )
 from evercurrent.core.state.protocol import State
-from evercurrent.core.state.run import merge
+from evercurrent.core.state.run_merge import merge
 from evercurrent.core.state.spine import Spine
 from evercurrent.views.plan.plan import Plan
 from harness import Running

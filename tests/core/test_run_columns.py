@@ -14,8 +14,9 @@ from evercurrent.core.columns.kernels import Keys, key_words
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.partitioning import KeyColumns
-from evercurrent.core.state.run import Layout, Run, empty_run, make_run, merge, run_of_rows
+from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
 from evercurrent.core.state.run_columns import columns_of_run, run_of_columns
+from evercurrent.core.state.run_merge import merge
 
 COLOURS = pl.Enum(["red", "green"])
 

@@ -32,6 +32,7 @@ import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
+import evercurrent.core.state.run_merge as run_merge_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.columns.directory import Directory
 from evercurrent.core.columns.kernels import Index, Keys, Words
@@ -63,7 +64,8 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     kernels: ("MANY_ROWS",),
     sorting: ("MANY_ROWS",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
-    run_module: ("FEW", "FROM", "FEW_ENTRIES"),
+    run_module: ("FEW", "FROM"),
+    run_merge_module: ("FEW_ENTRIES",),
     row_merge_module: ("FEW_ENTRIES",),
     windows_module: ("MANY_ROWS",),
     policy_module: ("FLOOR", "FAN"),

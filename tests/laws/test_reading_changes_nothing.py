@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.state.run import Run, merge
+from evercurrent.core.state.run import Run
+from evercurrent.core.state.run_merge import merge
 from evercurrent.core.state.spine import Spine
 from threaded import NAMES, Acknowledged, Writer, declared, plain, recomputed
 

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import polars as pl
 
 from evercurrent.core.data.schema import Order
-from evercurrent.core.state.run import Layout, merge
+from evercurrent.core.state.run import Layout
 from evercurrent.core.state.run_columns import columns_of_run, run_of_columns
+from evercurrent.core.state.run_merge import merge
 from evercurrent.core.state.snapshot import PAYLOAD
 
 from .commits import Commit, PieceRef, StateRecord

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from evercurrent.core.data.delta import Delta
-from evercurrent.core.state.run import Run, merge
+from evercurrent.core.state.run import Run
+from evercurrent.core.state.run_merge import merge
 from evercurrent.core.state.spine import Spine, Version
 
 from ..concurrency.ahead import computed_ahead
