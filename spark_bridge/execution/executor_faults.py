@@ -25,6 +25,10 @@ SHIP = (
     "master=..., archive='environment.tar.gz') starts a session whose executors use it, as do spark.archives="
     "environment.tar.gz#environment and PYSPARK_PYTHON=./environment/bin/python"
 )
+UNSET = (
+    "workers of a local session run the program that PYSPARK_PYTHON names; unset it before the session starts, and they run that "
+    "of this process"
+)
 SYNCHRONISE = (
     f"synchronise the clocks (NTP) to within {CLOCK_SECONDS:.0f} s, as files are deleted by their age"
 )
@@ -49,15 +53,16 @@ class Fault:
 
 
 def sentence_of(
-    own: Mapping[str, Any], executors: Sequence[Mapping[str, Any]], bucket_bytes: int
+    own: Mapping[str, Any], executors: Sequence[Mapping[str, Any]], bucket_bytes: int, remedy: str = SHIP
 ) -> str | None:
     """Return all faults of executors in a sentence, each with its hosts; None if there are none.
 
-    ``own`` are the facts of the driver, ``bucket_bytes`` the size of the states of its largest bucket.
+    ``own`` are the facts of the driver, ``bucket_bytes`` the size of the states of its largest bucket, ``remedy`` that of a Python
+    which is not the driver's.
     """
     by_kind: dict[str, list[tuple[Fault, str]]] = {}
     for facts in executors:
-        for fault in (*_of_python(own, facts), *_of_machine(facts, bucket_bytes)):
+        for fault in (*_of_python(own, facts, remedy), *_of_machine(facts, bucket_bytes)):
             by_kind.setdefault(fault.kind, []).append((fault, facts["host"]))
     if not by_kind:
         return None
@@ -79,13 +84,13 @@ def _named(hosts: list[str]) -> str:
     return ", ".join(named)
 
 
-def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fault]:
+def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any], remedy: str) -> Iterator[Fault]:
     version = facts["python_version"]
     python = f"{facts['python']}, Python {version}"
     if _minor(own["python_version"]) != _minor(version):
         yield Fault(
             f"their Python is {python}, and the driver's is {own['python_version']}",
-            SHIP,
+            remedy,
             f"Python {version}",
         )
     libraries = facts["libraries"]
@@ -95,7 +100,7 @@ def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fau
     if missing:
         yield Fault(
             f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not installed in {python}",
-            SHIP,
+            remedy,
             f"without {listed(missing)} in Python {version}",
         )
     for name, there in libraries.items():
@@ -103,20 +108,20 @@ def _of_python(own: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Fau
             # A library that cannot be imported because another one is missing is not named again.
             if not any(f"'{absent}'" in there["error"] for absent in missing):
                 failure = f"{name} cannot be imported in {python}: {there['error']}"
-                yield Fault(failure, SHIP, f"{name}: {there['error']} in Python {version}")
+                yield Fault(failure, remedy, f"{name}: {there['error']} in Python {version}")
         else:
-            yield from _of_version(name, own["libraries"][name], there)
+            yield from _of_version(name, own["libraries"][name], there, remedy)
 
 
-def _of_version(name: str, here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Fault]:
+def _of_version(name: str, here: Mapping[str, str], there: Mapping[str, str], remedy: str) -> Iterator[Fault]:
     where, versions = f"{name} in {there['folder']}", (there["version"], here["version"])
     if name not in EXACT:
         versions = (there["version"].partition(".")[0], here["version"].partition(".")[0])
     if versions[0] != versions[1]:
         what = f"{where} is version {there['version']}, and the driver's is {here['version']}"
-        yield Fault(what, SHIP, f"{name} {there['version']}")
+        yield Fault(what, remedy, f"{name} {there['version']}")
     elif here.get("code") and there.get("code") and here["code"] != there["code"]:
-        yield Fault(f"{where} is other code than the driver's in {here['folder']}", SHIP, f"code of {name}")
+        yield Fault(f"{where} is other code than the driver's in {here['folder']}", remedy, f"code of {name}")
 
 
 def _of_machine(facts: Mapping[str, Any], bucket_bytes: int) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evercurrent.core.data.errors import first_line
 
-from ..runtime.session import is_local as is_local_master
+from ..runtime.session import is_local
 from . import executor_facts
 from .parallelism import cores
 
@@ -47,9 +47,13 @@ def probed(spark: SparkSession, gather: Gather, round_number: int, pause: float)
         with workers_of_queries(spark):
             facts = places.map(lambda place: {**gather(place, pause), "place": place}).collect()
         registered = int(context._jsc.sc().getExecutorMemoryStatus().size())
-    is_local = is_local_master(context.master)
     # The driver is registered beside the executors.
-    return Probed(list(facts), 1 if is_local else max(1, registered - 1))
+    return Probed(list(facts), 1 if runs_locally(spark) else max(1, registered - 1))
+
+
+def runs_locally(spark: SparkSession) -> bool:
+    """Return whether the only executor is the driver; where Spark Connect hides the cluster it is taken for one."""
+    return hasattr(spark, "_jsc") and is_local(spark.sparkContext.master)
 
 
 SIMPLIFIED = "SPARK_SIMPLIFIED_TRACEBACK"

@@ -16,8 +16,8 @@ from evercurrent.views.store import Store, store_at
 
 from . import executor_facts
 from .executor_facts import PROBES, gathered, version_of
-from .executor_faults import SHIP, sentence_of
-from .executor_jobs import failure_of, probed
+from .executor_faults import SHIP, UNSET, sentence_of
+from .executor_jobs import failure_of, probed, runs_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,13 +64,14 @@ def check_executors(spark: SparkSession, needs: Needs) -> None:
         CheckpointError: they do not share the store.
     """
     store, token = store_at(needs.url), uuid4().hex
+    remedy = UNSET if runs_locally(spark) else SHIP
     store.put(f"{PROBES}/{token}", [token.encode()])
     try:
         try:
             executors = _all_executors(spark, needs.url, token)
         except Exception as error:
-            raise PreflightError(f"executors cannot run this query: {failure_of(error)}: {SHIP}") from error
-        if faults := sentence_of(own_facts(), executors, needs.bucket_bytes):
+            raise PreflightError(f"executors cannot run this query: {failure_of(error)}: {remedy}") from error
+        if faults := sentence_of(own_facts(), executors, needs.bucket_bytes, remedy):
             raise PreflightError(faults)
         _require_shared(store, token, executors)
     finally:

@@ -11,7 +11,6 @@ in an upsert source without ``sequence_by``, only rows of one partition and one 
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
@@ -40,6 +39,12 @@ PLACE = "evercurrent:place"
 """Column with the number of a row: its position in the partition that it is read in, and in the upper bits the partition."""
 
 Read = Callable[[pa.Table, Mapping[str, pl.DataType], str], pl.DataFrame]
+
+SHORTEST_BEAT = 0.001
+"""Seconds between beats: a micro-batch takes longer than that, and with fewer no beat would ever be over."""
+
+LONGEST_BEAT = 366 * 86_400
+"""Seconds between beats: the number of a beat counts from 1970, and the first has to be above 0."""
 
 BEAT = -1
 """The tag of a row that only advances time."""
@@ -131,10 +136,13 @@ def heartbeat(spark: SparkSession, seconds: float = 1.0) -> DataFrame:
     A micro-batch with a beat costs what any other does, some 0.15 s.
 
     Raises:
-        PlanError: it is not a number above 0.
+        PlanError: it is not a number of seconds between ``SHORTEST_BEAT`` and ``LONGEST_BEAT``.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise PlanError(f"heartbeat_seconds={seconds!r}; give a number of seconds above 0, or leave it out")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not (is_number and SHORTEST_BEAT <= seconds <= LONGEST_BEAT):
+        raise PlanError(
+            f"heartbeat_seconds={seconds!r}; give a number of seconds from {SHORTEST_BEAT} to {LONGEST_BEAT}, or leave it out"
+        )
     require_python_of_workers("heartbeat_seconds=")
     from .beats import beats
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from evercurrent.core.data.errors import PlanError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,11 +24,18 @@ def register(spark: SparkSession) -> None:
     >>> spark.sql(
     ...     "create temporary view hits using evercurrent options (path 'hits.checkpoint', view 'hits', versionAsOf 'latest')"
     ... )  # doctest: +SKIP
+
+    Raises:
+        PlanError: it is not a session.
     """
     from pyspark.sql.datasource import DataSourceReader
 
     from .delta_source import ViewDeltas
 
+    if not hasattr(spark, "dataSource"):
+        raise PlanError(
+            f"expected a Spark session, got {type(spark).__name__}; give that of spark_bridge.local_session()"
+        )
     if hasattr(DataSourceReader, "pushFilters"):
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     with _active_in_java(spark):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import importlib
+import locale
 import os
 import re
 import shlex
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from evercurrent.core.data.errors import EvercurrentError
+from evercurrent.core.data.errors import EvercurrentError, PlanError
 
 SUITABLE = "Java 17, 21, or 25 from 25.0.3 on"
 """The versions of Java that Spark 4 fully supports."""
@@ -69,6 +71,23 @@ def ensure_java() -> None:
     home = str(_home())
     os.environ["JAVA_HOME"] = home
     _ensured.append(home)
+
+
+def require_readable_folder() -> None:
+    """Check that Java can read the path of the folder for temporary files: there it writes where it listens, and is waited for.
+
+    Raises:
+        PlanError: the path has characters that are not in the character set of the locale; names both.
+    """
+    folder = tempfile.gettempdir()
+    if sys.platform != "linux" or folder.isascii():
+        return
+    if codecs.lookup(locale.nl_langinfo(locale.CODESET)).name == "ascii":
+        settings = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
+        raise PlanError(
+            f"Java cannot read the path of the folder for temporary files, {folder!r}: by the locale, {settings}, its characters are "
+            "those of ASCII; set LC_ALL=C.UTF-8, or TMPDIR to another folder"
+        )
 
 
 _ensured: list[str] = []

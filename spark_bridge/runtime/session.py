@@ -13,7 +13,7 @@ from evercurrent.core.data.errors import EvercurrentError, PlanError
 from evercurrent.core.data.release import install_command
 
 from .file_managers import quick_file_manager
-from .java import ensure_java
+from .java import ensure_java, require_readable_folder
 from .session_arguments import require_app_name, require_cluster, require_cores, require_settings
 from .spark_versions import OLDEST, spark_version
 from .worker_folder import worker_folder, worker_program
@@ -124,6 +124,7 @@ def session(
         return running
     chosen = {**cluster_settings(), **_shipped(master, archive), **(settings or {}), **conf}
     ensure_java()
+    require_readable_folder()
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
@@ -211,6 +212,7 @@ def local_session(
     if running is not None:
         return running
     ensure_java()
+    require_readable_folder()
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name)
     for name, value in {**local_settings(cores), **(settings or {}), **conf}.items():
         builder = builder.config(name, _setting(value))

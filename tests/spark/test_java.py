@@ -276,3 +276,20 @@ def test_a_spark_that_has_no_such_class_is_left_as_it_is(held, setting, tmp_path
 )
 def test_which_versions_suit(version, suits):
     assert Java(Path("/jdk"), version).suits == suits
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Java does not read paths by the locale")
+def test_a_folder_whose_path_java_cannot_read_is_refused(tmp_path: Path) -> None:
+    """Java would write elsewhere where it listens, and Spark's start wait for ever."""
+    folder = tmp_path / "ümläut"
+    folder.mkdir()
+    program = "from evercurrent.spark_bridge.runtime.java import require_readable_folder as check; check()"
+    for locale, is_refused in (("C", True), ("de_DE.none", True), ("C.UTF-8", False)):
+        environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": locale}
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, env=environment, timeout=300, check=False
+        )
+        assert (b"set LC_ALL=C.UTF-8, or TMPDIR to another folder" in ended.stderr) == is_refused, (
+            ended.stderr
+        )
+        assert (ended.returncode != 0) == is_refused

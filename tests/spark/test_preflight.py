@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from evercurrent.spark_bridge.execution import executor_facts, executor_jobs
 from evercurrent.spark_bridge.execution.executor_facts import checksum_of_code, gathered
-from evercurrent.spark_bridge.execution.executor_faults import sentence_of
+from evercurrent.spark_bridge.execution.executor_faults import UNSET, sentence_of
 from evercurrent.spark_bridge.execution.executor_jobs import failure_of
 from evercurrent.spark_bridge.execution.preflight import own_facts
 from evercurrent.views.store import store_at
@@ -50,6 +50,16 @@ def test_libraries_that_are_missing_are_named_together(facts: dict[str, Any]) ->
         f"'evercurrent', 'polars' are not installed in {python} (1 of 2 executors, on red): ship" in sentence
     )
     assert "PYSPARK_PYTHON=./environment/bin/python" in sentence
+
+
+def test_a_local_session_with_another_python_is_not_sent_an_archive(facts: dict[str, Any]) -> None:
+    """Locally an archive is refused."""
+    missing = "ModuleNotFoundError: No module named 'polars'"
+    bare = changed(changed(facts, "polars", error=missing), "pyarrow", version="1.0")
+    sentence = str(sentence_of(own_facts(), [{**bare, "python_version": "2.7.1"}], 0, UNSET))
+    assert sentence.count("'polars' is not installed") == sentence.count("their Python is") == 1
+    assert sentence.endswith(f": {UNSET}")
+    assert "archive" not in sentence
 
 
 def test_this_package_without_a_library_is_not_named_twice(facts: dict[str, Any]) -> None:

@@ -373,7 +373,7 @@ def test_a_query_may_get_a_heartbeat_when_it_is_started_again(
 ) -> None:
     stream = feed([rows["events"] for rows in events(1)])
     sources = {"events": stream}
-    for seconds in (0, -1, float("nan"), True):
+    for seconds in (0, -1, float("nan"), True, 1e-9, 1e300):
         with pytest.raises(PlanError, match="heartbeat_seconds="):
             run(declared(chain), sources, checkpoint=checkpoint, heartbeat_seconds=seconds)
     query = run(declared(chain), sources, checkpoint=checkpoint)

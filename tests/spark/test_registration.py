@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.data.errors import PlanError
 from evercurrent.spark_bridge import register, run
 from spark.test_query import ONCE
 
@@ -47,3 +48,9 @@ def test_a_later_session_runs_a_query_and_reads_it(
 def test_it_can_be_registered_again_in_every_session(spark: Any, later: Any) -> None:
     for session in (later, later, spark, spark.newSession(), later):
         register(session)
+
+
+@pytest.mark.parametrize("given", [None, "spark", 3])
+def test_what_is_not_a_session_is_refused(given: Any) -> None:
+    with pytest.raises(PlanError, match=f"expected a Spark session, got {type(given).__name__}"):
+        register(given)

@@ -15,7 +15,7 @@ import pytest
 from evercurrent.spark_bridge.runtime import worker_sockets
 from evercurrent.spark_bridge.runtime.session import cluster_settings, local_session, local_settings, session
 from evercurrent.spark_bridge.runtime.spark_versions import version_numbers
-from evercurrent.spark_bridge.runtime.worker_folder import delete, worker_folder
+from evercurrent.spark_bridge.runtime.worker_folder import delete, delete_left, worker_folder
 from evercurrent.spark_bridge.runtime.worker_sockets import FIRST, LONGEST, delete_socket, socket_settings
 
 pytest.importorskip("pyspark")
@@ -94,6 +94,33 @@ def test_the_folder_is_locked_while_its_process_lives_and_deleted_at_its_end() -
     assert owner.returncode == 0
     os.close(held)
     assert not folder.exists()
+
+
+def test_a_process_that_was_killed_leaves_its_folder_to_the_next_one(tmp_path: Path) -> None:
+    """The folder of a process that lives, and one that is too new to be locked yet, are left alone."""
+    pytest.importorskip("fcntl")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed, lives = (
+        subprocess.Popen(
+            [sys.executable, "-c", OWNER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    with killed, lives:
+        assert killed.stdout is not None
+        assert lives.stdout is not None
+        folders = [Path(process.stdout.readline().strip()) for process in (killed, lives)]
+        killed.kill()
+        killed.wait(timeout=300)
+        delete_left(tmp_path)
+        assert all(folder.is_dir() for folder in folders)
+        for folder in folders:
+            os.utime(folder, (0, 0))
+        delete_left(tmp_path)
+        assert [folder.is_dir() for folder in folders] == [False, True]
+        lives.communicate("\n", timeout=300)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_fork_that_ends_leaves_the_folder_to_its_owner(tmp_path: Path) -> None:
