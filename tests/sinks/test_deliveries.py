@@ -74,6 +74,29 @@ def test_a_function_is_not_given_contents_on_top_of_what_it_has() -> None:
     assert view.foreach(take, name="another").join(10)
 
 
+class PanicException(BaseException):
+    """As libraries written in Rust have, each its own."""
+
+
+@pytest.mark.parametrize("panic", [PanicException, pl.exceptions.PanicException])
+def test_a_library_that_panics_is_tried_again(panic: type[BaseException]) -> None:
+    """As Delta Lake's does now and then on a full disk."""
+    engine, view = hits()
+    failures, deltas = [panic("Already shut down")], list[pl.DataFrame]()
+
+    def take(delta: pl.DataFrame) -> None:
+        if failures:
+            raise failures.pop()
+        deltas.append(delta)
+
+    delivery = view.foreach(take, name="mine", retry=QUICK)
+    engine.push("log", {"ip": ["a"]})
+    assert delivery.join(10)
+    assert pl.concat(deltas).rows() == [("a", 1, 1, 1)]
+    with_exit = view.foreach(lambda _: sys.exit(3), name="ends", retry=QUICK)
+    until(lambda: with_exit.is_closed)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning")

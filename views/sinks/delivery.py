@@ -271,7 +271,7 @@ class Delivery:
 
     def _note(self, error: BaseException) -> None:
         """Take down a failure: one that trying again does not mend ends the delivery."""
-        is_final = isinstance(error, FINAL) or not isinstance(error, Exception)
+        is_final = isinstance(error, FINAL) or not (isinstance(error, Exception) or _is_panic(error))
         with self._changed:
             self.error, self.failures = error, self.failures + 1
             pause = self._retry.pause(self.failures)
@@ -369,6 +369,11 @@ class Delivery:
         with self._changed:
             self.epoch = reached
             self._changed.notify_all()
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether a library written in Rust has failed, as some do on a full disk: each has a class of this name, none an Exception."""
+    return type(error).__name__ == "PanicException"
 
 
 def _work(waiting: weakref.ref[Delivery], alarm: Alarm[Delivery], sink: Sink) -> None:
