@@ -16,6 +16,7 @@ import polars as pl
 from ..columns.directory import Deferred, places_of_distinct
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
+from ..columns.whole_columns import least_and_greatest
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows
 from ..state.run import Run
@@ -113,7 +114,7 @@ class RankedState(RecomputedState):
     def _of_all_keys(self, run: Run) -> _RunValues | None:
         """Return the values of all keys of a run, for this epoch and the next one; None if these, or the rows, are too many."""
         diffs = _diffs(run)
-        if float(np.maximum(diffs, 0).sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
+        if int(_times(diffs).sum()) > MOST_WRITTEN_OUT:
             return None
         starts = run.starts()
         keys = run.keys.take(starts)
@@ -143,6 +144,14 @@ def _diffs(run: Run) -> Ints:
     return run.sums.get(DIFF, np.zeros(len(run), np.int64))
 
 
+def _times(diffs: Ints) -> Ints:
+    """Return how often each row is a value: never where its diff is negative, and at most once more than what is refused."""
+    least, greatest = least_and_greatest(diffs) if len(diffs) else (0, 0)
+    if least >= 0 and greatest <= MOST_WRITTEN_OUT:
+        return diffs
+    return np.minimum(np.maximum(diffs, 0), MOST_WRITTEN_OUT + 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _RunValues:
     """The value of each key of a run, whose first words are distinct."""
@@ -170,8 +179,7 @@ class _Ranges:
         """Return the ranges. Cost: a pass over all rows where diffs are not 1, or values are null; else that of the groups."""
         if not values.has_nulls() and is_ones(diffs):
             return _Ranges(lower, upper - lower, np.zeros(len(lower), np.int64), None)
-        # More than the limit is refused, as soon as one of these groups has it.
-        times = np.minimum(np.maximum(diffs, 0), MOST_WRITTEN_OUT + 1)
+        times = _times(diffs)
         if values.has_nulls():
             is_null = nulls_in(values)
             ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
