@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.01
 """Seconds between two looks at whether Spark has begun to end a query."""
+
+STOP_SECONDS = 1.0
+"""Seconds after which a query that has not ended is stopped again; twice as many each time."""
 
 
 class Streaming:
@@ -97,7 +101,7 @@ class Streaming:
                 time.sleep(POLL_SECONDS)
             is_ours = self.query.isActive
             try:
-                self.query.stop()
+                self._stop()
             finally:
                 self._batches.resume()
             if not is_ours or self.query.exception() is not None:
@@ -157,8 +161,14 @@ class Streaming:
     def stop(self) -> None:
         """Stop the query. A running micro-batch is abandoned."""
         with self._one_at_a_time:
-            self.query.stop()
+            self._stop()
         self.ended()
+
+    def _stop(self) -> None:
+        if self._batches.is_connected:
+            stop_again(self.query)
+        else:
+            self.query.stop()
 
     def ended(self) -> None:
         """Note that the query has ended: the lock of the checkpoint is released after the work beside micro-batches."""
@@ -174,3 +184,34 @@ class Streaming:
             return
         finally:
             self.ended()
+
+
+def stop_again(query: StreamingQuery, seconds: float = STOP_SECONDS) -> None:
+    """Stop a query under Spark Connect, again and again until it has ended.
+
+    Spark interrupts the thread of the query once, and waits. Where the interrupt is lost, the thread waits for the process that runs the
+    micro-batch; and that process waits for the end of the query, in which no micro-batch may begin.
+
+    Raises:
+        Exception: what Spark raises.
+    """
+    results: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def stop() -> None:
+        try:
+            query.stop()
+        except Exception as error:
+            results.put(error)
+        else:
+            results.put(None)
+
+    while True:
+        Thread(target=stop, daemon=True, name="evercurrent-stop").start()
+        try:
+            error = results.get(timeout=seconds)
+        except Empty:
+            seconds *= 2
+            continue
+        if error is not None:
+            raise error
+        return
