@@ -139,7 +139,8 @@ class Compiler(Builder):
                     passes,
                 )
             case Unnest(columns=names):
-                passes = frozenset(node.schema) & frozenset(self.schema_of(inputs[0]))
+                # A field may have the name of the struct that it takes the place of.
+                passes = (frozenset(node.schema) & frozenset(self.schema_of(inputs[0]))).difference(names)
                 return self._linear(
                     where, node, inputs, lambda frame: _plain(frame.unnest(names)), False, passes
                 )

@@ -56,7 +56,10 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
         case Assign(window, event_time):
             keys = () if window.shifted_by_key else None
             assign = AssignWindows(where, node.schema, window, event_time.column, event_time.shift, keys=keys)
-            return builder.add(node.label, assign, source, placement=_passing(builder, source))
+            # Rows that were together by the bounds of their panes are not by those of the new windows.
+            replaced = () if window.is_given else BOUNDS
+            placement = Placement(passes=frozenset(builder.schema_of(source)).difference(replaced))
+            return builder.add(node.label, assign, source, placement=placement)
         case WithEventTime(strict, event_time):
             return _retimed(builder, where, node, source, strict, event_time)
         case InOrder(event_time):
