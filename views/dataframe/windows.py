@@ -165,6 +165,8 @@ def count_window(rows: int) -> Count:
 
         window_start = first event time,   window_end = last event time + 1 us
 
+    Of several windows that start at one instant, the second ends at least 2 us after it, the third 3 us, so that they differ.
+
     A row that comes late or is retracted moves the rows after it by one place, and all windows are corrected. Cost: all
     rows of each key that changes.
 
