@@ -226,3 +226,15 @@ def test_an_epoch_that_is_still_to_come_is_refused() -> None:
     assert len(view.history(1, since=1)) == 0
     with pytest.raises(ec.InputError, match="epoch 2 is still to come, the engine is at epoch 1"):
         view.history(1, since=2)
+
+
+def test_a_watermark_that_is_not_a_time() -> None:
+    """The end of time, and an instant before the year 1, are written in words."""
+    engine = ec.Engine(record=True)
+    hits = engine.source("hits", HITS, event_time="at", watermark=ec.bounded_delay("1d"))
+    waiting = hits.window(ec.fixed("10m")).trigger(ec.after_watermark()).group_by("ip").agg(n=pl.len())
+    final = engine.view("final", waiting)
+    engine.push("hits", {"ip": ["a"], "bytes": [1], "at": [datetime(1, 1, 1)]})
+    assert not final.history({"ip": "a"})
+    engine.advance("hits", ec.END_OF_TIME)
+    assert "time has passed, watermark of hits the end of time" in str(final.history({"ip": "a"}))

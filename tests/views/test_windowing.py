@@ -513,3 +513,19 @@ def test_bytes_in_the_ledger_are_hexadecimal(engine: ec.Engine) -> None:
     engine.source("raw", {"b": pl.Binary, "t": pl.Datetime("us")}, event_time="t")
     engine.push("raw", {"b": [b"\x01\xff"], "t": [None]})
     assert "01ff" in engine.ledger()["row"][0]
+
+
+@pytest.mark.parametrize("stamp", ["earliest", "latest", "watermark"])
+def test_the_column_that_dates_panes_is_no_other_one(engine: ec.Engine, stamp: Any) -> None:
+    """An aggregate of its name was replaced without a word, and with "watermark" the engine broke."""
+    dated = engine.source("dated", {"k": pl.String, "v": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+    windows = dated.window(ec.fixed("1h"), timestamp=stamp)
+    message = f"'at' is the column that dates panes, by timestamp='{stamp}'; give your key or aggregate another name"
+    for declare in (
+        lambda: windows.group_by("at").len(),
+        lambda: windows.group_by("k").agg(at=pl.col("v").sum()),
+    ):
+        with pytest.raises(ec.PlanError, match=message):
+            declare()
+    with pytest.raises(ec.PlanError, match="'at' is"):
+        windows.group_by("k").agg(pl.col("at").max())

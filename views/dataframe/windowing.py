@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -196,6 +196,7 @@ def windowed_group(
     names = tuple(key.name for key in keys)
     if reserved := [name for name in (*names, *named_aggs) if name in bounds]:
         raise PlanError(f"{where}: {listed(reserved)} is the name of a window bound; choose another name")
+    _forbid_name_of_date(where, event_time, windowing, (*names, *named_aggs))
     inside = schema
     if windowing.stamp == "earliest" and not is_global:
         inside = pl.Schema({**schema, HELD: schema["window_end"]})
@@ -253,6 +254,7 @@ def _columns_of_panes(
     """
     dated: dict[str, pl.DataType] = {}
     if windowing.stamp == "watermark":
+        _forbid_name_of_date(where, event_time, windowing, columns)
         dated = {_dated_by(where, schema, event_time): pl.Datetime("us", _zone(schema, event_time))}
     if not windowing.info:
         return dated
@@ -286,6 +288,18 @@ def _dated_by(where: str, schema: pl.Schema, event_time: EventTime | None) -> st
             f"{where}: panes are to be dated by a column of event time, and there is none; use timestamp='end'"
         )
     return event_time.column
+
+
+def _forbid_name_of_date(
+    where: str, event_time: EventTime | None, windowing: Windowing, names: Iterable[str]
+) -> None:
+    """Check that no key and no aggregate has the name of the column that dates panes, which would take its place."""
+    if windowing.stamp in ("end", "start") or event_time is None or event_time.column not in names:
+        return
+    raise PlanError(
+        f"{where}: {event_time.column!r} is the column that dates panes, by timestamp={windowing.stamp!r}; give your key or "
+        "aggregate another name"
+    )
 
 
 def _zone(schema: pl.Schema, event_time: EventTime | None) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from evercurrent.core.data.errors import EpochGoneError, InputError
+from evercurrent.core.data.instants import shown, time_of
 from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
@@ -143,10 +144,12 @@ def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> M
 
 
 def _watermarks(log: RunLog) -> dict[int, str]:
-    """Return the watermarks by epoch."""
+    """Return the watermarks by epoch, in words: they may be at the end of time, or before the year 1."""
+    marks = log.watermarks().drop_nulls().with_columns(pl.col("watermark").to_physical())
     return {
         part.item(0, EPOCH): ", ".join(
-            f"watermark of {name} {mark}" for name, mark in part.select("source", "watermark").iter_rows()
+            f"watermark of {name} {time_of(instant) or shown(instant)}"
+            for name, instant in part.select("source", "watermark").iter_rows()
         )
-        for part in log.watermarks().drop_nulls().partition_by(EPOCH)
+        for part in marks.partition_by(EPOCH)
     }
