@@ -188,12 +188,17 @@ class GroupBy(Operator):
         run = run_of_groups(groups, names, added)
         self.spine.stage(run, None if self._expired is None else self._gone(run))
         if self._stored.states:
-            # Every counted pair comes from a row of the first input, whose groups are therefore all the touched ones.
-            self._stored.stage(self._groups(deltas[0]), deltas[0], after)
+            self._stage_users_states(groups, deltas[0], after)
         if self._emits_on_request:
             return self._nothing
         existed, exists = self._exists(before, size) & (now.epoch > 0), self._exists(after, size)
         return self._difference(change_of(groups.keys, (before, after), existed, exists), names, previous)
+
+    def _stage_users_states(self, groups: Groups, delta: Delta, after: Sums) -> None:
+        """Stage the states of users' aggregates: only rows change them, and other inputs may touch groups without rows."""
+        of_rows = self._groups(delta)
+        places = groups.numbers[of_rows.first_entries]
+        self._stored.stage(of_rows, delta, {name: column[places] for name, column in after.items()})
 
     def combine(self, delta: Delta) -> Delta | None:
         """Return a part of a change of the first input, pre-aggregated by group; None without ``may_combine``.

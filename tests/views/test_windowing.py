@@ -529,3 +529,27 @@ def test_the_column_that_dates_panes_is_no_other_one(engine: ec.Engine, stamp: A
             declare()
     with pytest.raises(ec.PlanError, match="'at' is"):
         windows.group_by("k").agg(pl.col("at").max())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("has_inverse", [True, False])
+def test_a_users_aggregate_of_sessions_whose_ends_move_without_rows(workers: int, has_inverse: bool) -> None:
+    """The rows of a session that was emitted are discarded; its end moves into another one all the same."""
+    add = ec.aggregate(
+        create=lambda: 0,
+        add=lambda total, values: total + sum(values.to_list()),
+        merge=lambda one, other: one + other,
+        extract=lambda total: total,
+        remove=(lambda total, values: total - sum(values.to_list())) if has_inverse else None,
+        dtype=pl.Int64,
+    )
+    engine = ec.Engine(workers=workers)
+    rows = engine.source("sums", {"k": pl.String, "v": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
+    sessions = rows.window(ec.sessions("3m")).trigger(ec.each_row()).accumulate("discarding")
+    panes = engine.view("panes", sessions.group_by("k").agg(own=add(pl.col("v")), sum=pl.col("v").sum()))
+    minutes = [7, 5, 6, 4, 8, 20, 3, 22, 21]
+    for number, minute in enumerate(minutes):
+        at = datetime(2026, 1, 1, 12, minute)
+        engine.push("sums", {"k": ["abc"[number % 3]], "v": [number + 1], "at": [at]})
+    emitted = panes.read().sort("sum")
+    assert emitted["own"].to_list() == emitted["sum"].to_list() == [*range(1, len(minutes) + 1)]
