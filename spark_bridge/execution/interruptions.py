@@ -1,12 +1,15 @@
-"""A micro-batch that is interrupted because its query is stopped ends without a long Java stack trace.
+"""What Spark's Java gets from a micro-batch that fails, or is interrupted because its query is stopped.
 
 Spark recognizes the end of a stopped query by a regular expression over the whole text of the error, which recurses for each
 letter: a text of some pages ends its thread by a StackOverflowError, of which it prints a thousand lines.
+
+Py4J sends Java an answer if an ``Exception`` is raised. By anything else, as of ``sys.exit``, the thread ends without one, and
+Java waits for it for ever: the query neither goes on nor ends, and ``stop`` waits, too.
 """
 
 from __future__ import annotations
 
-from evercurrent.core.data.errors import first_line
+from evercurrent.core.data.errors import EvercurrentError, first_line
 
 INTERRUPTED = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
 """Exceptions of Java in a thread that is interrupted."""
@@ -33,3 +36,22 @@ def is_interruption(error: Exception) -> bool:
 def interruption(error: Exception) -> InterruptedError:
     """Return the error to raise in place of this one: short, and such that Spark sees that the query was stopped."""
     return InterruptedError(FOR_SPARK.format(first_line(error)[:200]))
+
+
+def answerable(error: BaseException) -> Exception:
+    """Return the error of a micro-batch as one that Py4J sends to Java: itself, unless it would end the thread.
+
+    >>> answerable(SystemExit(3))
+    EvercurrentError('SystemExit: 3: on_epoch=, or a function that views are computed with, cannot end the process of a query: it runs in a thread of Spark; let it raise an Exception, which ends the query')
+    """
+    if isinstance(error, Exception):
+        return error
+    what = f"{type(error).__name__}: {first_line(error)}"
+    if type(error).__name__ == "PanicException":
+        return EvercurrentError(
+            f"{what}: a library written in Rust, as polars is, has failed within a micro-batch"
+        )
+    return EvercurrentError(
+        f"{what}: on_epoch=, or a function that views are computed with, cannot end the process of a query: it runs in a thread of "
+        "Spark; let it raise an Exception, which ends the query"
+    )

@@ -34,7 +34,7 @@ from .control_records import fires_of, next_batch, require_next
 from .first_stage import first_stage
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
-from .interruptions import interruption, is_interruption
+from .interruptions import answerable, interruption, is_interruption
 from .jobs import ARROW_BATCH, Setup, SparkJobs
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
@@ -93,16 +93,20 @@ class MicroBatches:
             CheckpointError: batches are missing, another writer was faster, or the store failed.
             InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
             InterruptedError: the query is stopped.
+            EvercurrentError: a function has ended its thread.
         """
         try:
             with self.while_running():
                 self._run_in_turn(rows, batch)
-        except Exception as error:
+        except BaseException as raised:
+            error = answerable(raised)
             if is_interruption(error):
                 raise interruption(error) from None
             self.error = error
             self.log.failed(error, batch)
-            raise
+            if error is raised:
+                raise
+            raise error from raised
 
     def _run_in_turn(self, rows: DataFrame, batch: int) -> None:
         if not self._is_elsewhere:

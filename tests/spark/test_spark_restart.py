@@ -69,6 +69,41 @@ def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpo
             assert all(rows == counted([delta]) for rows in told)
 
 
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+@pytest.mark.parametrize("place", ["sink", "view"])
+def test_a_function_that_ends_its_thread_ends_the_query(
+    spark: Any, feed: Any, checkpoint: Path, end: BaseException, place: str
+) -> None:
+    """Java would wait for its answer for ever, and so would whoever waits for the query, or stops it."""
+
+    def ends(frame: pl.DataFrame) -> pl.DataFrame:
+        if frame.height and place == "view" and not is_repaired:
+            raise end
+        return frame
+
+    def sink(view: str, delta: Any, epoch: int) -> None:
+        if place == "sink" and not is_repaired:
+            raise end
+
+    def started() -> Any:
+        engine = ec.Engine()
+        hits = engine.source("hits", HITS[0].drop("_diff").schema, kind="diffs", trusted=True)
+        engine.view("hits", hits.map_batches(ends, version=1))
+        once = {"availableNow": True}
+        return run(engine, {"hits": stream}, checkpoint=checkpoint, buckets=3, trigger=once, on_epoch=sink)
+
+    is_repaired = False
+    stream = feed(HITS[:1])
+    query = started()
+    with pytest.raises(ec.EvercurrentError, match=f"^{type(end).__name__}: .*cannot end the process"):
+        query.await_termination(60)
+    assert not query.isActive
+    is_repaired = True
+    again = started()
+    assert again.await_termination(60)
+    assert again.epoch_number == 1
+
+
 def test_what_takes_an_epoch_is_refused_where_a_sink_may_have_its_deltas(
     spark: Any, feed: Any, checkpoint: Path
 ) -> None:
