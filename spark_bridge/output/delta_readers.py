@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.errors import CheckpointError, EpochGoneError, MissingFileError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Commit, DeltaRef, Pieces
 from evercurrent.views.durability.time_travel import BORN, delta_files
@@ -29,9 +29,14 @@ from .sentences import in_a_sentence
 BEFORE_CONTENTS = BEFORE_ALL - 1
 """The offset before a first micro-batch that has the contents."""
 
+Offset: TypeAlias = dict[str, Any]
+"""An epoch, and who committed it, where that is known: a checkpoint that begins anew counts its epochs from the start, too."""
+
 FROM_CONTENTS = "read its contents with option 'versionAsOf'"
 FROM_CONTENTS_ON = "begin with option 'since', 'contents', and a new checkpointLocation"
 """What a reader and a stream do whose first deltas are not there."""
+
+OTHER_CHECKPOINT = "it is not the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
 
 PARTITION_BYTES = 32 << 20
 """The bytes up to which delta files are read together in one task."""
@@ -155,7 +160,7 @@ class BatchReader(DataSourceReader):
 
 
 class EpochReader(DataSourceStreamReader):
-    """Reads the deltas of epochs. An offset is the epoch up to which all have been read.
+    """Reads the deltas of epochs. An offset is the epoch up to which all have been read, with the writer of its commit.
 
     With the contents first, the first micro-batch has those as of the epoch at its end, and those after it deltas.
     """
@@ -166,16 +171,18 @@ class EpochReader(DataSourceStreamReader):
         self._log = options.log()
         self._columns = _columns_of(self._log.last, options.view)
         self._first: int | None = options.since
+        self._is_continued = False
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         # Spark calls this more than once in a first micro-batch, so it must not advance with the commits.
         if self._first is None:
             self._first = BEFORE_CONTENTS if self._options.has_contents else self._last()
-        return {"epoch": self._first}
+        return self._offset(self._first)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         with in_a_sentence():
             self._require_reached(end["epoch"], start["epoch"])
+            self._require_same_writers(start, end)
             if start["epoch"] == BEFORE_CONTENTS:
                 self._log.refresh()
                 parts = contents_partitions(self._options, self._log, end["epoch"])
@@ -191,11 +198,45 @@ class EpochReader(DataSourceStreamReader):
         commit = self._log.refresh()
         return BEFORE_ALL if commit is None else commit.epoch
 
+    def _offset(self, epoch: int) -> Offset:
+        writer = self._writer_of(epoch)
+        return {"epoch": epoch} if writer is None else {"epoch": epoch, "writer": writer}
+
+    def _writer_of(self, epoch: int) -> str | None:
+        """Return who has committed this epoch; None where it has no commit of its own, or that is no longer retained."""
+        try:
+            return self._log.at(epoch).writer
+        except (EpochGoneError, MissingFileError):  # Its writer may delete it just now.
+            return None
+
+    def _is_another(self, offset: Offset) -> bool:
+        """Return whether the epoch of an offset was not committed by the writer that the offset has, as far as commits are retained."""
+        epoch, retained = offset["epoch"], self._log.epochs()
+        if "writer" not in offset or not retained or epoch < retained[0]:
+            return False
+        # An offset has a writer only where its epoch had a commit of its own.
+        return epoch not in retained or self._writer_of(epoch) not in (None, offset["writer"])
+
+    def _require_same_writers(self, *offsets: Offset) -> None:
+        """Check, once in a process, that the epochs at these offsets are those that the query has read.
+
+        Raises:
+            CheckpointError: others were committed under their numbers.
+        """
+        if self._is_continued:
+            return
+        self._log.refresh()
+        for offset in offsets:
+            if self._is_another(offset):
+                raise CheckpointError(
+                    f"{self._options.where} has another epoch {offset['epoch']} than the one that this query has read: {OTHER_CHECKPOINT}"
+                )
+        self._is_continued = True
+
     def _require_reached(self, there: int, read: int) -> None:
         if there < read:
             raise CheckpointError(
-                f"{self._options.where} is at epoch {there}, but this query has read up to epoch {read}: it is not "
-                "the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
+                f"{self._options.where} is at epoch {there}, but this query has read up to epoch {read}: {OTHER_CHECKPOINT}"
             )
 
     def _require_same_view(self, last: Commit | None) -> None:
@@ -230,5 +271,5 @@ def _columns_of(commit: Commit | None, view: str) -> Mapping[str, str] | None:
 class UnlimitedReader(EpochReader):
     """Reads all committed epochs in each micro-batch, for PySpark 4.0 and 4.1."""
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override, unused-ignore]  # noqa: N802
-        return {"epoch": self._last()}
+    def latestOffset(self) -> Offset:  # type: ignore[override, unused-ignore]  # noqa: N802
+        return self._offset(self._last())

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .delta_readers import BEFORE_CONTENTS, EpochReader, Reading
+from .delta_readers import BEFORE_CONTENTS, EpochReader, Offset, Reading
 from .sentences import in_a_sentence
 
 
@@ -27,21 +27,23 @@ class LimitedReader(EpochReader, SupportsTriggerAvailableNow):
         # Only Spark's own kinds of limits are possible, of which files are nearest to epochs.
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         with in_a_sentence():
-            return self._latest(start["epoch"], limit)
+            end = self._latest(start["epoch"], limit)
+            # The same offset, whether it has a writer or not, means that there is nothing new.
+            return start if end == start["epoch"] else self._offset(end)
 
-    def _latest(self, start: int, limit: ReadLimit) -> dict[str, int]:
+    def _latest(self, start: int, limit: ReadLimit) -> int:
         there = self._last()
         self._require_reached(there, start)
         last = there if self._target is None else self._target
         if isinstance(limit, ReadMaxFiles) and last > start > BEFORE_CONTENTS:
             epochs = sorted({ref.epoch for ref in self._refs(start, last)})
             last = next(islice(epochs, limit.max_files - 1, None), last)
-        return {"epoch": max(last, start)}
+        return max(last, start)
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"epoch": self._last()}
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        return self._offset(self._last())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._last()

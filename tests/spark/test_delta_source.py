@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -300,6 +302,56 @@ def test_a_checkpoint_that_has_begun_anew_is_not_waited_for(writer):
         match=r"is at epoch 3, but this query has read up to epoch 9: it is not the checkpoint",
     ):
         stream.latestOffset({"epoch": 9}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("how", ["anew", "restored", "restored, with fewer commits"])
+def test_a_stream_does_not_go_on_in_the_epochs_of_another_checkpoint(checkpoint, how):
+    """It would have deltas of contents that it has not read, under numbers that follow those that it has."""
+
+    def source() -> ViewDeltas:
+        return ViewDeltas({"path": str(checkpoint), "view": "depth", "since": "latest"})
+
+    def offset() -> dict[str, Any]:
+        return json.loads(json.dumps(source().streamReader(None).initialOffset()))
+
+    copy = checkpoint.with_name("copy")
+    first = Writer(checkpoint)
+    for epoch in (1, 2, 3):
+        first.commit(delta(epoch, ("a", 1)), upto=epoch)
+        if epoch == 2:
+            shutil.copytree(checkpoint, copy)
+            shared = offset()
+    read = offset()
+    shutil.rmtree(checkpoint)
+    if how != "anew":
+        shutil.copytree(copy, checkpoint)
+    other = Writer(checkpoint)
+    others = {epoch: delta(epoch, ("b", 1)) for epoch in range(1 if how == "anew" else 3, 6)}
+    if how == "restored, with fewer commits":
+        other.commit(others.pop(3), others.pop(4), upto=4)
+    for epoch, frame in others.items():
+        other.commit(frame, upto=epoch)
+    for start, end, differs in (
+        (read, offset(), 3),
+        (shared, read, 2 if how == "anew" else 3),
+    ):
+        message = (
+            f"has another epoch {differs} than the one that this query has read: it is not the checkpoint"
+        )
+        with pytest.raises(CheckpointError, match=message):
+            source().streamReader(None).partitions(start, end)
+    if how != "anew":
+        assert epochs_of(source().streamReader(None).partitions(shared, offset())) == [3, 4, 5]
+
+
+def test_a_stream_goes_on_from_offsets_without_a_writer(writer):
+    """Earlier versions wrote such offsets."""
+    stream = of_a_writer(writer, since="latest").streamReader(None)
+    assert epochs_of(stream.partitions({"epoch": 1}, stream.initialOffset())) == [2]
+
+
+def epochs_of(parts: Any) -> list[int]:
+    return [ref.epoch for part in parts for ref in part.refs]
 
 
 def test_deltas_of_a_view_that_was_declared_anew_begin_with_it(checkpoint):
