@@ -19,6 +19,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import EvercurrentError, InputError
 from evercurrent.views.checkpoint import Checkpoint
+from evercurrent.views.checkpoint.begun import next_batch
 from evercurrent.views.connectors.positions import copied
 from evercurrent.views.dataframe.accepted_rows import arriving_frame, messages_of
 from evercurrent.views.dataframe.bad_rows import accepted_apart
@@ -28,7 +29,6 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 
 from .execution.arguments import require_declarations
 from .execution.arrivals import Arrivals
-from .execution.control_records import next_batch
 from .execution.micro_batches import MicroBatches
 from .execution.options import Planned, instant_of
 from .output.spark_views import SparkView

@@ -7,23 +7,16 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, NameTakenError
-from evercurrent.views.checkpoint import Commit
+from evercurrent.views.checkpoint import Commit, begun
+from evercurrent.views.checkpoint.begun import BATCHES, record_of
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 
-from .continuity import SPARK
-from .control_records import (
-    Attempt,
-    attempt_as_bytes,
-    attempt_from,
-    fire_as_bytes,
-    fire_from,
-    next_batch,
-)
+from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
 from .options import Options, instant_of
 
-REQUESTS, BATCHES = "asked", "batches"
-"""Folders of the checkpoint: requests that windows fire; records of micro-batches."""
+REQUESTS = "asked"
+"""The folder of requests that windows fire."""
 
 
 class Attempts:
@@ -37,20 +30,21 @@ class Attempts:
         """Request that windows fire with the next micro-batch."""
         self._store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
 
-    def of(self, batch: int, last_requests: Sequence[str], *, recorded: bool) -> Attempt:
+    def of(self, batch: int, epoch: int, last_requests: Sequence[str], *, recorded: bool) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire; with ``recorded`` that of its record, if there is one.
 
-        The ``last_requests``, those that fired in the last epoch, are skipped.
+        It becomes this ``epoch``. The ``last_requests``, those that fired in the last epoch, are skipped.
 
         Raises:
             CorruptFileError: the record is damaged.
+            CheckpointError: a sink may have its deltas as those of another epoch.
         """
         requested = [file.name for file in self._store.list(f"{REQUESTS}/")]
         self._store.delete_all([name for name in requested if name in last_requests])
         if recorded and self.is_recorded(batch):
-            return self._recorded(batch)
+            return self._repeated(batch, epoch)
         waiting = self._requests([name for name in requested if name not in last_requests])
-        return Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting))
+        return Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting), epoch)
 
     def record(self, batch: int, attempt: Attempt) -> None:
         """Record a batch before a sink is called that does not know whether it will be committed: repeated, it emits the same deltas.
@@ -59,15 +53,25 @@ class Attempts:
             CheckpointError: it was recorded otherwise, by another process.
         """
         try:
-            self._store.put(_name(batch), [attempt_as_bytes(attempt)])
+            self._store.put(record_of(batch), [attempt_as_bytes(attempt)])
         except NameTakenError as error:
             if self._recorded(batch) != attempt:
                 raise CheckpointError(
-                    f"{self._where(_name(batch))}: another process runs the same micro-batch; run one query on a checkpoint"
+                    f"{self._where(record_of(batch))}: another process runs the same micro-batch; run one query on a checkpoint"
                 ) from error
 
+    def _repeated(self, batch: int, epoch: int) -> Attempt:
+        attempt = self._recorded(batch)
+        if attempt.epoch not in (None, epoch):
+            raise CheckpointError(
+                f"{self._store.url}: on_epoch= may have the deltas of micro-batch {batch} as those of epoch {attempt.epoch}, which others "
+                f"have committed without them since, so that it would get them once more as those of epoch {epoch}; delete them "
+                f"where on_epoch= has put them, and then {record_of(batch)} in the checkpoint"
+            )
+        return attempt
+
     def _recorded(self, batch: int) -> Attempt:
-        name = _name(batch)
+        name = record_of(batch)
         try:
             return attempt_from(self._where(name), self._store.read(name).to_pybytes())
         except CorruptFileError as error:
@@ -77,7 +81,7 @@ class Attempts:
 
     def is_recorded(self, batch: int) -> bool:
         """Return whether a sink may have the deltas of a batch."""
-        return bool(self._store.list(_name(batch)))
+        return bool(self._store.list(record_of(batch)))
 
     def _requests(self, names: Sequence[str]) -> dict[str, FireRequest]:
         """Return the requests in these files; a file that is not a request is kept, and a warning names it."""
@@ -106,19 +110,11 @@ class Attempts:
         return f"{self._store.url}: {name}"
 
 
-def _name(batch: int) -> str:
-    return f"{BATCHES}/{batch:012}"
-
-
 def require_none_begun(store: Store, last: Commit, options: Options, remedy: str) -> None:
-    """Check that the epoch after the ``last`` one may be another than that of the next micro-batch.
+    """Check as ``begun.require_none_begun`` that another epoch may follow, if this query passes deltas to a sink.
 
     Raises:
-        CheckpointError: a sink may have the deltas of that micro-batch under this number; ``remedy`` is the way out.
+        CheckpointError: the sink may have the deltas of the next micro-batch under the number of that epoch.
     """
-    batch = next_batch(last.facts.get(SPARK, {}).get("batch"))
-    if options.on_epoch is not None and Attempts(store).is_recorded(batch):
-        raise CheckpointError(
-            f"{store.url}: micro-batch {batch} ended before its commit, and on_epoch= may have its deltas as those of epoch "
-            f"{last.epoch + 1}, which has to be theirs: {remedy}"
-        )
+    if options.on_epoch is not None:
+        begun.require_none_begun(store, last, remedy)

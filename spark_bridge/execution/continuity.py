@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evercurrent.core.data.errors import CheckpointError, MissingFileError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.checkpoint import Commit
+from evercurrent.views.checkpoint.begun import SPARK
 from evercurrent.views.partitioned.bucket_commits import IN_BUCKETS
 from evercurrent.views.plan.plan import Plan
 from evercurrent.views.store import Store
@@ -17,9 +18,6 @@ from ..input.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-SPARK = "spark"
-"""The fact of a commit about micro-batches."""
 
 
 def require_new(url: str, epoch: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from evercurrent.core.columns.plain_values import NotPlainError, decoded, encoded
 from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, InputError
 from evercurrent.core.state.ledger import Ledger
+from evercurrent.views.checkpoint.begun import next_batch
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.epochs.refused_rows import LEDGER_ROWS
 from evercurrent.views.inspection.questions import WindowQueries
@@ -27,12 +28,14 @@ FORMAT = 1
 class Attempt:
     """The record of a micro-batch: its processing time in microseconds, and the requested windows that fire.
 
-    ``requests`` are the files of the requests.
+    ``requests`` are the files of the requests. ``epoch`` is what the micro-batch was to become; None where an earlier version has
+    written the record.
     """
 
     at: int
     fires: tuple[FireRequest, ...]
     requests: tuple[str, ...]
+    epoch: int | None = None
 
 
 def fire_as_bytes(fire: FireRequest) -> bytes:
@@ -56,7 +59,9 @@ def fire_from(where: str, data: bytes) -> FireRequest:
 def attempt_as_bytes(attempt: Attempt) -> bytes:
     """Return the record of a micro-batch as bytes."""
     fires = [_as_json(fire) for fire in attempt.fires]
-    return _as_bytes({"at": attempt.at, "fires": fires, "asked": list(attempt.requests)})
+    return _as_bytes(
+        {"at": attempt.at, "fires": fires, "asked": list(attempt.requests), "epoch": attempt.epoch}
+    )
 
 
 def attempt_from(where: str, data: bytes) -> Attempt:
@@ -67,8 +72,12 @@ def attempt_from(where: str, data: bytes) -> Attempt:
     """
 
     def made(record: Mapping[str, Any]) -> Attempt:
+        epoch = record.get("epoch")
         return Attempt(
-            int(record["at"]), tuple(map(_fire, record["fires"])), tuple(map(str, record["asked"]))
+            int(record["at"]),
+            tuple(map(_fire, record["fires"])),
+            tuple(map(str, record["asked"])),
+            None if epoch is None else int(epoch),
         )
 
     return _read(where, data, made)
@@ -111,11 +120,6 @@ def _read(where: str, data: bytes, from_record: Callable[[Any], T]) -> T:
         raise CorruptFileError(
             f"{where} {complaint or f'is not a record of this version ({type(error).__name__}: {error})'}"
         ) from error
-
-
-def next_batch(last: int | None) -> int:
-    """Return the number of the micro-batch after the last one that is committed."""
-    return 0 if last is None else last + 1
 
 
 def require_next(last: int | None, batch: int) -> bool:

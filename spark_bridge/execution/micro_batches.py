@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
+from evercurrent.views.checkpoint.begun import SPARK, next_batch
 from evercurrent.views.concurrency.turns import Turn
 from evercurrent.views.durability.nodes_to_fill import OnRead
 from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
@@ -29,8 +30,8 @@ from ..input.origins import require_order, with_origins
 from ..input.streams import Streams
 from .attempts import Attempts, require_none_begun
 from .batch_rows import RowsHere, RowsInSpark
-from .continuity import SPARK, never_streamed, query_in, require_new, require_same_query
-from .control_records import fires_of, next_batch, require_next
+from .continuity import never_streamed, query_in, require_new, require_same_query
+from .control_records import fires_of, require_next
 from .first_stage import first_stage
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 
 FILL_LATER = "start the query with the views that it had, and declare the others while it runs, which waits for that micro-batch"
+
+PROMISE_LATER = "start the query again, which commits that micro-batch, before finish()"
 
 
 class MicroBatches:
@@ -139,7 +142,8 @@ class MicroBatches:
         jobs = SparkJobs(rows.sparkSession, self.setup, views)
         epochs.executors = jobs
         has_sink = self.options.on_epoch is not None
-        attempt = self._attempts.of(batch, self.facts.get("asked", []), recorded=has_sink)
+        last_requests = self.facts.get("asked", [])
+        attempt = self._attempts.of(batch, epochs.last.epoch + 1, last_requests, recorded=has_sink)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
 
         here: list[pa.Table] = []
@@ -175,8 +179,15 @@ class MicroBatches:
         """Run an epoch without rows that moves watermarks by hand, between micro-batches, and return its number.
 
         With a session ``on_epoch`` is called for it.
+
+        Raises:
+            CheckpointError: a sink may have the deltas of the next micro-batch under that number.
         """
-        return self.without_rows(promised, instant_of(at), {}, spark)
+        with self.turn:
+            epochs = self.opened()
+            epochs.refresh()
+            require_none_begun(self.store, epochs.last, self.options, PROMISE_LATER)
+            return self.without_rows(promised, instant_of(at), {}, spark)
 
     def without_rows(
         self,
@@ -416,6 +427,7 @@ class MicroBatches:
             self.options.checkpoint,
             lambda: self._attempts.delete(self.last_batch),
             self._is_read_elsewhere,
+            self.has_begun,
         )
 
     def _is_read_elsewhere(self) -> bool:

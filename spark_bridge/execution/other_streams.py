@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from evercurrent.views.checkpoint.begun import SPARK
+
 from ..input.streams import Streams
-from .continuity import SPARK, require_continued
+from .continuity import require_continued
 from .micro_batches import MicroBatches
 from .offset_log import FOLDER, another, delete_others, has_other_count, rewritten
 

@@ -33,12 +33,13 @@ from commit_cadence import commits_put_off
 from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
 from evercurrent.core.group.user_states import StateForm
-from evercurrent.spark_bridge.execution.attempts import BATCHES, REQUESTS
+from evercurrent.spark_bridge.execution.attempts import REQUESTS
 from evercurrent.spark_bridge.execution.control_records import Attempt
 from evercurrent.spark_bridge.execution.jobs import Setup
 from evercurrent.spark_bridge.execution.micro_batches import MicroBatches
 from evercurrent.spark_bridge.execution.options import Options
 from evercurrent.views.checkpoint import pieces, record_packs
+from evercurrent.views.checkpoint.begun import BATCHES
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.checkpoint.verifying import verify
@@ -298,12 +299,12 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
         nothing_is_run(),
         pytest.warns(UserWarning, match=f"{REQUESTS}/evil is a pickle.*ignored: delete it.*fire"),
     ):
-        attempt = batches._attempts.of(0, [], recorded=True)
+        attempt = batches._attempts.of(0, 1, [], recorded=True)
     batches._attempts.record(0, attempt)
     assert [*attempt.fires] == [FireRequest("visits", {"k": (MARK, 1)}, (NOON, NOON))]
     with nothing_is_run(), warnings.catch_warnings():
         warnings.simplefilter("error")  # It is named once.
-        assert batches._attempts.of(0, [], recorded=True) == attempt, (
+        assert batches._attempts.of(0, 1, [], recorded=True) == attempt, (
             "what was recorded holds when it is offered again"
         )
         assert isinstance(attempt, Attempt)
@@ -312,7 +313,7 @@ def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
         nothing_is_run(),
         pytest.raises(ec.CorruptFileError, match=f"{BATCHES}/000000000001 is a pickle.*delete it"),
     ):
-        batches._attempts.of(1, [], recorded=True)
+        batches._attempts.of(1, 2, [], recorded=True)
     assert not (tmp_path / MARK).exists()
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import evercurrent as ec
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.spark_bridge import run
+from evercurrent.views.cli.checkpoint import app
 from spark.doomed_query import VIEWS, batches, declare
 from spark.twins import counted
 
@@ -142,6 +144,69 @@ def test_what_takes_an_epoch_is_refused_where_a_sink_may_have_its_deltas(
     query.await_termination()
     assert counted([query.view("more").read()]) == counted([query.view(VIEWS[0]).read()])
     assert ("more", query.epoch_number) in got
+
+
+def test_no_other_epoch_takes_the_number_that_a_sink_may_have(
+    spark: Any, feed: Any, checkpoint: Path
+) -> None:
+    """The end of the input, and the commands that add an epoch: a sink would get the same rows under two numbers."""
+    query, started = failed_in_a_sink(spark, feed, checkpoint)
+    begun = "micro-batch 1 ended before its commit, and on_epoch= may have its deltas as those of epoch 2"
+    with pytest.raises(CheckpointError, match=f"{begun}.*start the query again"):
+        query.finish()
+    for command in (["compact"], ["rebucket", "--buckets", "2"]):
+        done = CliRunner().invoke(app, [*command, str(checkpoint)])
+        assert done.exit_code == 1
+        assert begun in " ".join(done.output.split())
+    again = started()
+    again.await_termination()
+    assert_whole(again)
+    for command in (["compact"], ["rebucket", "--buckets", "2"]):
+        assert CliRunner().invoke(app, [*command, str(checkpoint)]).exit_code == 0
+    assert again.finish() == len(HITS) + 3
+
+
+def test_a_sink_does_not_get_a_micro_batch_under_two_numbers(spark: Any, feed: Any, checkpoint: Path) -> None:
+    """An engine in one process does not know the sink, and goes on with the number under which that has rows."""
+    _, started = failed_in_a_sink(spark, feed, checkpoint)
+    with ec.Engine(checkpoint=checkpoint) as engine:
+        declare(engine)
+        engine.push("hits", HITS[3])
+        epoch = engine.epoch_number
+    query = started(buckets=1)
+    with pytest.raises(
+        CheckpointError,
+        match=rf"the deltas of micro-batch 1 as those of epoch 2, .* as those of epoch {epoch + 1}; delete them .*batches/0+1 in",
+    ):
+        query.await_termination()
+    assert query.epoch_number == epoch
+    (checkpoint / "batches" / f"{1:012}").unlink()
+    query = started(buckets=1)
+    query.await_termination()
+    assert query.epoch_number > epoch
+
+
+def failed_in_a_sink(spark: Any, feed: Any, checkpoint: Path) -> tuple[Any, Any]:
+    """Return a query whose sink had epoch 2 before its commit, and what starts it again with a sink that does not fail."""
+    failures = iter([RuntimeError("the sink is full")])
+
+    def sink(view: str, delta: Any, epoch: int) -> None:
+        if epoch == 2 and (failure := next(failures, None)) is not None:
+            raise failure
+
+    def started(buckets: int = 3) -> Any:
+        engine = ec.Engine()
+        declare(engine)
+        once = {"availableNow": True}
+        return run(
+            engine, {"hits": stream}, checkpoint=checkpoint, buckets=buckets, trigger=once, on_epoch=sink
+        )
+
+    stream = feed(HITS)
+    query = started()
+    with pytest.raises(Exception, match="the sink is full"):
+        query.await_termination()
+    return query, started
 
 
 def test_a_micro_batch_that_failed_before_a_sink_had_it_holds_nothing_up(

@@ -115,6 +115,28 @@ def test_what_is_needed_is_copied_out_of_files_that_are_mostly_not(tmp_path: Pat
     assert verify(store).faults == ()
 
 
+def test_nothing_is_copied_in_an_epoch_whose_number_a_sink_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "MOST_WASTED", 0)
+    offering = Offering(PLAN, LocalStore(tmp_path), buckets=2)
+    for number, frame in enumerate(TINY[:40]):
+        offering.offer(number, {"hits": frame})
+    last, begun = offering.epochs.last.epoch, iter([True, False])
+    kept = Upkeep(
+        Turn(),
+        lambda: offering.epochs,
+        ec.Checkpoint(tmp_path),
+        lambda: None,
+        lambda: False,
+        lambda: next(begun),
+    )
+    kept.work()
+    assert offering.epochs.last.epoch == last
+    kept.work()
+    assert offering.epochs.last.epoch == last + 1
+
+
 def test_an_epoch_and_the_upkeep_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "EVERY", 1)
     offering = Offering(PLAN, LocalStore(tmp_path), buckets=2)

@@ -17,6 +17,7 @@ from evercurrent.core.data.schema import counted, listed
 from evercurrent.core.state.snapshot import PAYLOAD, SUM
 
 from ..checkpoint import Commit, CommitLog, Pieces
+from ..checkpoint.begun import require_none_begun
 from ..checkpoint.beside_writer import read_beside_writer
 from ..checkpoint.compacting import compact as compacted
 from ..checkpoint.pending import pending_inputs
@@ -34,6 +35,8 @@ from .options import App, Debug, Sample
 
 MOST_NAMES = 3
 """The most views, and the most sources, that are named for a state."""
+
+REPEAT_FIRST = "start the query again, with its on_epoch=, until it has committed that micro-batch, and repeat this command"
 
 app = typer.Typer(
     cls=Commands,
@@ -145,6 +148,7 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
         store = store_at(path)
         _, last = _last(store)
         with store.lock():
+            require_none_begun(store, to_go_on_from(CommitLog(store)), REPEAT_FIRST)
             commit, swept = compacted(store, keep=keep, grace=seconds)
         before, after = (sum(size.pieces for size in state_sizes(each)) for each in (last, commit))
         merged = f"{counted(before, 'piece')} of states became {after:,}; " if after < before else ""
@@ -166,6 +170,7 @@ def rebucket(path: Where, buckets: Buckets, debug: Debug = False) -> None:
         store = store_at(path)
         _, before = _last(store)
         with store.lock():
+            require_none_begun(store, to_go_on_from(CommitLog(store)), REPEAT_FIRST)
             commit = rebucketed(store, buckets)
         if commit.epoch == before.epoch:
             _print(f"{counted(buckets, 'bucket')} already; nothing was written")

@@ -24,7 +24,8 @@ class Upkeep:
     Files that no retained commit names are deleted. Where files that states need are mostly unneeded, what is needed is
     copied out of them, in an epoch of its own in which nothing else happens. ``also`` deletes other files that a query keeps.
     While ``is_read_elsewhere``, as by a fill, files stay; what begins to read takes the lock of ``deleting`` for that, so that it
-    does not begin in the middle of the upkeep, which would delete what it reads and writes.
+    does not begin in the middle of the upkeep, which would delete what it reads and writes. Nothing is copied where an epoch
+    ``has_begun`` and not ended, so that a sink may have its deltas under the number that the copies would get.
 
     Cost: the files of the checkpoint are listed; and what is copied, which is less than what is freed.
     """
@@ -36,12 +37,14 @@ class Upkeep:
         checkpoint: Checkpoint,
         also: Callable[[], None],
         is_read_elsewhere: Callable[[], bool],
+        has_begun: Callable[[], bool] = lambda: False,
     ) -> None:
         self._turn = turn
         self._epochs = epochs
         self._checkpoint = checkpoint
         self._also = also
         self._is_read_elsewhere = is_read_elsewhere
+        self._has_begun = has_begun
         self.deleting = Guard()
         self._looked_at: int | None = None
         """The epoch at which files were last looked at; before that, the one before the first of this process."""
@@ -88,7 +91,7 @@ class Upkeep:
     def _delete(self) -> None:
         epochs = self._epochs()
         log, last = epochs.log, epochs.last
-        compacted = without_waste(log.store, last)
+        compacted = None if self._has_begun() else without_waste(log.store, last)
         if compacted is not None:
             log.append(compacted, whole=True)
             epochs.go_on_from(compacted)
