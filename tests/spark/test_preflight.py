@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
+import polars as pl
 import pytest
 
 pytest.importorskip("pyspark")
@@ -17,6 +18,9 @@ from evercurrent.spark_bridge.execution.executor_facts import checksum_of_code, 
 from evercurrent.spark_bridge.execution.executor_faults import UNSET, sentence_of
 from evercurrent.spark_bridge.execution.executor_jobs import failure_of
 from evercurrent.spark_bridge.execution.preflight import own_facts
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.checkpoint.marker import is_checkpoint
+from evercurrent.views.engine.engine import Engine
 from evercurrent.views.store import store_at
 
 
@@ -37,6 +41,20 @@ def test_an_executor_that_is_as_the_driver_has_no_fault(facts: dict[str, Any], t
     assert sentence_of(own_facts(), [facts, facts], 0) is None
     assert facts["store"] == ""
     assert [file.name[:13] for file in store_at(str(tmp_path)).list("probes/token-")] == ["probes/token-"]
+
+
+def test_what_a_killed_driver_and_its_executors_left_is_no_other_data(
+    facts: dict[str, Any], tmp_path: Path
+) -> None:
+    """Killed during the check of a query that is new, it could not be started again; later the files are deleted by their age."""
+    store = store_at(str(tmp_path))
+    assert len(store.list(f"{executor_facts.PROBES}/")) == 2
+    assert not is_checkpoint(store)
+    with Engine(checkpoint=tmp_path) as engine:
+        engine.view("hits", engine.source("hits", {"ip": pl.String}))
+        engine.push("hits", {"ip": ["a"]})
+    CommitLog(store).sweep(1, 0)
+    assert not store.list(f"{executor_facts.PROBES}/")
 
 
 def test_libraries_that_are_missing_are_named_together(facts: dict[str, Any]) -> None:

@@ -18,6 +18,9 @@ MARKER = "checkpoint.json"
 COMMITS, PIECES, DELTAS, EXCHANGE = "commits/", "pieces/", "deltas/", "exchange/"
 """The prefixes of the names of all other files of a checkpoint."""
 
+PROBES = "probes/"
+"""The prefix of files by which driver and executors check, before the first commit, that they share the store."""
+
 
 def put_marker(store: Store) -> None:
     """Write the marker of a checkpoint, with the hash of its keys, if it is not there."""
@@ -70,7 +73,7 @@ def _require_room(store: Store) -> None:
         raise MissingFileError(
             f"{store.url}: {MARKER} is missing, and there are commits; restore it from a copy of the checkpoint"
         )
-    others = [name for name in names if not name.startswith((PIECES, DELTAS, EXCHANGE))]
+    others = [name for name in names if not name.startswith((PIECES, DELTAS, EXCHANGE, PROBES))]
     if others:
         shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         raise CheckpointError(

@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from ..store import Store
-from .marker import DELTAS, EXCHANGE, PIECES
+from .marker import DELTAS, EXCHANGE, PIECES, PROBES
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Swept:
 
 
 def sweep_files(store: Store, named: Set[str], grace: float, commits: int) -> Swept:
-    """Delete files of pieces, deltas and exchanges that are not named and older than ``grace`` seconds."""
+    """Delete files of pieces, deltas, exchanges and probes that are not named and older than ``grace`` seconds."""
     latest = time.time() - grace
     unneeded = [
         each
-        for folder in (PIECES, DELTAS, EXCHANGE)
+        for folder in (PIECES, DELTAS, EXCHANGE, PROBES)
         for each in store.list(folder)
         if each.name not in named and each.modified <= latest
     ]
