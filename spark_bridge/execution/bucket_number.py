@@ -7,6 +7,7 @@ from evercurrent.views.checkpoint import Commit, CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.compiler.compiler import compile_plan
 from evercurrent.views.durability.digest_schemes import EarlierNames
+from evercurrent.views.durability.grouped_apart import require_together
 from evercurrent.views.durability.plan_diff import require_same_columns
 from evercurrent.views.durability.plan_match import check_plan
 from evercurrent.views.engine.engine import Engine
@@ -33,8 +34,11 @@ def cut_into(engine: Engine, options: Options, store: Store, buckets: int | None
         return BUCKETS if buckets is None else buckets
     compiled = compile_plan(engine.declared, Ledger(LEDGER_ROWS))
     # Only this process has the declarations of the views: plans that are sent to others do not contain them.
-    record = EarlierNames(engine.declared, compiled).renewed(last).plan
-    require_same_columns(store.url, check_plan(record, engine.declared, compiled, options.checkpoint.drop))
+    renewed = EarlierNames(engine.declared, compiled).renewed(last)
+    require_together(store.url, renewed, engine.declared, options.checkpoint.drop)
+    require_same_columns(
+        store.url, check_plan(renewed.plan, engine.declared, compiled, options.checkpoint.drop)
+    )
     parts = buckets_for(last, buckets)
     if last.buckets != parts:
         remedy = f"start the query with buckets={last.buckets}, and with {parts} when it has committed that micro-batch"

@@ -21,6 +21,14 @@ from .pending import require_committed
 from .pieces import Pieces
 from .reader_offsets import read_note
 
+TOGETHER = "together"
+"""The fact of a commit whose states have the rows of each group together: an earlier version could group some apart in buckets."""
+
+
+def has_together(commit: Commit) -> bool:
+    """Return whether the states of a commit have the rows of each group together. Commits of earlier versions do not say so."""
+    return bool(commit.facts.get(TOGETHER, commit.buckets == 1))
+
 
 def rebucket(store: Store, buckets: int) -> Commit:
     """Split every state into ``buckets`` buckets and commit that, as an epoch in which nothing else happens.
@@ -45,7 +53,8 @@ def rebucket(store: Store, buckets: int) -> Commit:
     for state, records in by_state.items():
         cut = _cut(pieces, records, buckets)
         states |= {f"{state}/{bucket}": record for bucket, record in enumerate(cut) if record is not None}
-    commit = following(last, states=states, buckets=buckets)
+    facts = {**last.facts, TOGETHER: has_together(last)}
+    commit = following(last, states=states, buckets=buckets, facts=facts)
     log.append(commit, whole=True)
     return commit
 

@@ -41,6 +41,7 @@ from ..store import Store
 from ..store.refusals import refusing
 from .backfill import fill
 from .digest_schemes import EarlierNames
+from .grouped_apart import require_together
 from .input_log import entered_log, logged
 from .nodes_to_fill import OnRead
 from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
@@ -159,6 +160,7 @@ class Durability:
             return None
         self._open.commits = max(0, len(log.epochs()) - self._checkpoint.keep - self._checkpoint.full_every)
         last = earlier.renewed(last)
+        require_together(store.url, last, self._plan, self._checkpoint.drop)
         match = check_plan(last.plan, self._plan, compiled, self._checkpoint.drop)
         if last.buckets > 1:
             last = earlier.renewed(rebucket(store, 1))  # Another driver has split it, and can split it again.

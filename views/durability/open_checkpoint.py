@@ -18,6 +18,7 @@ from evercurrent.core.state.spine import Spine
 from ..checkpoint import Commit, CommitLog, DeltaRef, Saver, new_writer, versions
 from ..checkpoint.memory_limit import Residence
 from ..checkpoint.piece_files import require_arrow
+from ..checkpoint.rebucket import TOGETHER
 from ..checkpoint.saver import Begun
 from ..compiler.builder import Compiled
 from ..epochs.records import CommitMetadata, EvaluatedEpoch
@@ -127,7 +128,7 @@ class OpenCheckpoint:
             positions=metadata.positions,
             readers=metadata.readers,
             epochs=tuple((evaluated.epoch, evaluated.instant, evaluated.watermarks) for evaluated in waiting),
-            facts={**self.facts, "rows": metadata.rows, BORN: self.past.born},
+            facts={**self.facts, "rows": metadata.rows, BORN: self.past.born, TOGETHER: True},
             # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
             writer=new_writer(),
             versions=self.versions,

@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.data.clock import Now
 
 from ..checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
+from ..checkpoint.rebucket import TOGETHER
 from ..connectors.positions import joined
 from .bucket_evaluator import BucketInput, BucketResult
 from .clocks import Clocks
@@ -102,7 +103,12 @@ class BucketCommits:
         self, now: Now, evaluated: BucketResult, deltas: Mapping[str, tuple[DeltaRef, ...]]
     ) -> Commit:
         taken_input, own = evaluated.taken, self._common
-        facts: dict[str, Any] = {**self.last.facts, **taken_input.facts, IN_BUCKETS: int(now.epoch)}
+        facts: dict[str, Any] = {
+            **self.last.facts,
+            **taken_input.facts,
+            IN_BUCKETS: int(now.epoch),
+            TOGETHER: True,
+        }
         return Commit(
             epoch=now.epoch,
             buckets=own.buckets,

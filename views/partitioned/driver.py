@@ -18,6 +18,7 @@ from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
 from ..durability.digest_schemes import EarlierNames
+from ..durability.grouped_apart import require_together
 from ..durability.nodes_to_fill import AT_OPENING, IN_A_QUERY, OnRead
 from ..durability.plan_diff import (
     PlanMatch,
@@ -237,6 +238,7 @@ class Epochs:
         """
         require_committed(self.log.store, last)
         last = self._earlier.renewed(last)
+        require_together(self.log.store.url, last, self.plan, self._drop)
         match = check_plan(last.plan, self.plan, self.runner.compiled, self._drop)
         require_all_states(self.log.store.url, match)
         warn_of_unclaimed(self.log.store.url, match)
