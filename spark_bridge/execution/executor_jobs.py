@@ -149,8 +149,19 @@ KNOWN_FAILURES = (
 
 def failure_of(error: Exception) -> str:
     """Return in a sentence why tasks failed, of an error that may be a page of Java."""
+    if isinstance(error, ConnectionError):
+        return f"Spark's Java has ended ({error})"
     text = str(error)
     for pattern, meaning in KNOWN_FAILURES:
         if match := re.search(pattern, text, re.DOTALL):
             return meaning.format(*match.groups())
-    return first_line(error)
+    # The first line of an error of Java says which of its functions was called, and the second what has failed.
+    failed = re.match(r"An error occurred while calling [^\n]*\n:?\s*([^\n]+)", text)
+    return failed[1] if failed else first_line(error)
+
+
+def remedy_of(error: Exception, of_another_python: str) -> str:
+    """Return what to do about tasks that failed: ``of_another_python`` where workers run an unsuitable one."""
+    if any(re.search(pattern, str(error), re.DOTALL) for pattern, _ in KNOWN_FAILURES):
+        return of_another_python
+    return f"start the query again, in a new session of Spark if this one has ended; where it fails each time, {of_another_python}"

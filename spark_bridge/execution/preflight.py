@@ -17,7 +17,7 @@ from evercurrent.views.store import Store, store_at
 from . import executor_facts
 from .executor_facts import PROBES, gathered, version_of
 from .executor_faults import SHIP, UNSET, sentence_of
-from .executor_jobs import failure_of, probed, runs_locally
+from .executor_jobs import failure_of, probed, remedy_of, runs_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,9 @@ def check_executors(spark: SparkSession, needs: Needs) -> None:
         try:
             executors = _all_executors(spark, needs.url, token)
         except Exception as error:
-            raise PreflightError(f"executors cannot run this query: {failure_of(error)}: {remedy}") from error
+            raise PreflightError(
+                f"executors cannot run this query: {failure_of(error)}: {remedy_of(error, remedy)}"
+            ) from error
         if faults := sentence_of(own_facts(), executors, needs.bucket_bytes, remedy):
             raise PreflightError(faults)
         _require_shared(store, token, executors)

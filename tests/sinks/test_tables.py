@@ -281,3 +281,18 @@ def test_iceberg_takes_null_and_not_a_number_as_keys(tmp_path):
     sink.write(pl.DataFrame([(*row, 2, -1) for row in contents[:4]], schema=whole, orient="row"))
     rows = pl.DataFrame(catalog.load_table("shop.t").scan().to_arrow()).rows()
     assert list(map(repr, ordered(rows))) == list(map(repr, ordered([(0.5, 2, 5), (nan, 2, 6)])))
+
+
+def test_properties_of_an_iceberg_catalog_may_name_it(tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    (tmp_path / "warehouse").mkdir()
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    schema = pl.Schema({"a": pl.Int64, "n": pl.Int64})
+    sink = IcebergTable({"name": "mine", **properties}, "shop.t", ["a"], "v", schema, Origin.of("o"))
+    sink.begin(pl.DataFrame([(1, 2)], schema=schema, orient="row"), 1)
+    rows = catalogs.load_catalog("mine", **properties).load_table("shop.t").scan().to_arrow()
+    assert pl.DataFrame(rows).rows() == [(1, 2)]

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 from evercurrent.spark_bridge.execution import executor_facts, executor_jobs
 from evercurrent.spark_bridge.execution.executor_facts import checksum_of_code, gathered
 from evercurrent.spark_bridge.execution.executor_faults import UNSET, sentence_of
-from evercurrent.spark_bridge.execution.executor_jobs import failure_of
+from evercurrent.spark_bridge.execution.executor_jobs import failure_of, remedy_of
 from evercurrent.spark_bridge.execution.preflight import own_facts
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.marker import is_checkpoint
@@ -183,6 +183,19 @@ def test_failures_to_start_a_worker_in_a_sentence() -> None:
     other = "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot"
     assert failure_of(RuntimeError(other)) == "their Python is 3.9, and the driver's is 3.11"
     assert failure_of(RuntimeError("something else\n\tat java")) == "something else"
+    assert remedy_of(RuntimeError(page), "ship") == "ship"
+
+
+def test_a_worker_that_has_died_is_no_fault_of_an_environment() -> None:
+    calling = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe."
+    died = RuntimeError(
+        f"{calling}\n: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat java"
+    )
+    assert failure_of(died) == "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    gone = ConnectionRefusedError(111, "Connection refused")
+    assert failure_of(gone) == "Spark's Java has ended ([Errno 111] Connection refused)"
+    for error in (died, gone):
+        assert remedy_of(error, "ship").startswith("start the query again")
 
 
 def test_two_threads_send_these_modules_by_value() -> None:

@@ -146,7 +146,10 @@ def lost_states(where: str, missing: Iterable[str], match: PlanMatch) -> list[st
     ]
 
 
-OPEN_ONCE = "open it once with Engine(checkpoint=...) and the same Checkpoint, which computes states from retained rows"
+OPEN_ONCE = (
+    "open it once with Engine(checkpoint=...) and the same Checkpoint, which computes states from retained rows, and commit that: "
+    "engine.checkpoint()"
+)
 
 
 def warn_of_unclaimed(where: str, match: PlanMatch) -> None:

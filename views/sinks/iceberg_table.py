@@ -40,7 +40,9 @@ class IcebergTable:
             raise PlanError(
                 f"view {name!r}: to_iceberg: catalog={catalog!r}; give a catalog of pyiceberg, or its properties as a dictionary"
             )
-        self._catalog = catalog if isinstance(catalog, Catalog) else load_catalog("evercurrent", **catalog)
+        self._catalog = (
+            catalog if isinstance(catalog, Catalog) else load_catalog(**{"name": "evercurrent", **catalog})
+        )
         self._name, self._keys, self._property, self._origin = (
             table,
             tuple(keys),
