@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
@@ -43,6 +44,7 @@ def is_checkpoint(store: Store) -> bool:
         data = store.read(MARKER).to_pybytes()
     except MissingFileError:
         _require_room(store)
+        _require_apart(store)
         return False
     _body(f"{store.url}: {MARKER}", data)
     return True
@@ -78,6 +80,17 @@ def _require_room(store: Store) -> None:
         shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         raise CheckpointError(
             f"{store.url}: the folder is neither empty nor a checkpoint: it holds {shown}; give the folder of a checkpoint, or a new one"
+        )
+
+
+def _require_apart(store: Store) -> None:
+    """Check that the place of a new checkpoint on this machine is not inside another one, which deletes files that it does not know."""
+    if "://" in store.url:
+        return
+    around = next((folder for folder in Path(store.url).parents if (folder / MARKER).is_file()), None)
+    if around is not None:
+        raise CheckpointError(
+            f"{store.url}: the folder is inside the checkpoint {around}; give one elsewhere"
         )
 
 

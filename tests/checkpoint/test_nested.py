@@ -1,0 +1,39 @@
+"""A checkpoint is not inside another one, which deletes files that no commit of its own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+from evercurrent.core.data.errors import CheckpointError
+
+
+def pushed_into(folder: Path) -> None:
+    with ec.Engine(checkpoint=folder) as engine:
+        engine.view("v", engine.source("s", {"x": pl.Int64}).select("x"))
+        engine.push("s", {"x": [1]})
+
+
+@pytest.mark.parametrize("inside", ["pieces/mine", "mine", "spark"])
+def test_a_new_one_inside_another_one_is_refused(inside: str, tmp_path: Path) -> None:
+    pushed_into(tmp_path / "outer")
+    with pytest.raises(
+        CheckpointError, match=r"the folder is inside the checkpoint .*outer; give one elsewhere"
+    ):
+        pushed_into(tmp_path / "outer" / inside)
+    assert not (tmp_path / "outer" / inside).exists()
+
+
+def test_one_beside_another_one_is_not(tmp_path: Path) -> None:
+    pushed_into(tmp_path / "outer")
+    pushed_into(tmp_path / "outer 2")
+
+
+def test_one_that_is_inside_goes_on(tmp_path: Path) -> None:
+    pushed_into(tmp_path / "outer" / "mine")
+    pushed_into(tmp_path / "before")
+    (tmp_path / "before" / "checkpoint.json").rename(tmp_path / "outer" / "checkpoint.json")
+    pushed_into(tmp_path / "outer" / "mine")
