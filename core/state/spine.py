@@ -1,9 +1,8 @@
 """A spine is a state of a few immutable sorted runs that add up to a collection by key.
 
 Since runs add up, an epoch adds one small run, a reader holds a tuple of runs that no later epoch changes, and an epoch
-is discarded by not adding its run. Runs of similar size are merged as they pile up (``merger``).
-
-Rows may wait unsorted beside the runs (``waiting``), until somebody looks them up, reads or saves them.
+is discarded by not adding its run. Runs of similar size are merged as they pile up (``merger``). Rows may wait unsorted
+beside the runs (``waiting``), until somebody looks them up, reads or saves them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The durability of epochs: states and deltas are written first, then one record that commits them.
 
-``write`` and ``append`` are two steps in the order of an epoch (``views/epochs/choreography.py``). A failure before the record
-is there leaves files that nothing names, and an engine that accepts the same input again. Between two commits epochs wait in
-memory. With ``Checkpoint(every=1)`` their input is on disk meanwhile, if the store has a log for it, and is evaluated again
-after a crash.
+``write`` and ``append`` are two steps in the order of an epoch (``views/epochs/choreography.py``). A failure before the record is
+there leaves files that nothing names. Between two commits epochs wait in memory; with ``Checkpoint(every=1)`` a store that has a
+log keeps their input meanwhile, for the time after a crash.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ MOST_WAITING, MOST_SECONDS = 512, 0.5
 class Durability:
     """The checkpoint of one engine: opened with a circuit, written epoch by epoch, closed.
 
-    ``write`` and ``append`` are the two halves of a commit; both may fail, and then ``discard`` drops what was begun.
-    While it is open, no other process on this machine can write to the same place.
+    ``write`` and ``append``, the two halves of a commit, may fail: ``discard`` drops what was begun. Nobody else can write meanwhile.
     """
 
     def __init__(self, checkpoint: Checkpoint, plan: Plan) -> None:
