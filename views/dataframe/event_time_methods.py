@@ -188,7 +188,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
     def late_rows(self, *, each_window: bool = False) -> C:
         """Return the rows that come too late for these windows and this lateness, so that they are in no window at all.
 
-        A row of several windows is returned once, with the last of them, when all are closed.
+        A row of several windows is returned once, with the last of them, when all are closed. A retraction that comes too late is
+        returned as a retraction, also of a row that was in time.
 
         Args:
             each_window: return a row once for each window that it misses, also if it is in others. Together with the

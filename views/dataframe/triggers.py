@@ -163,6 +163,8 @@ def after_processing_time(delay: Length) -> Trigger:
 def after_count(rows: int) -> Trigger:
     """Fire once, when at least this many rows came since it last fired. Rows of one epoch count together.
 
+    A row that is retracted counts as one that came: the pane changes by it, too.
+
     Raises:
         PlanError: the number is below 1.
 
