@@ -56,6 +56,7 @@ class Node:
     identify: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     _identity: str = ""
     _identity_before: str = ""
+    _equality: str = ""
 
     @property
     def identity(self) -> str:
@@ -78,9 +79,17 @@ class Node:
             self.identify()
         return self._identity_before
 
-    def set_identities(self, identity: str, before: str) -> None:
-        """Set both identities, which are no longer to be found."""
-        self._identity, self._identity_before, self.identify = identity, before, None
+    @property
+    def equality(self) -> str:
+        """Return what all nodes that are equal to it share: the identity of the first of them."""
+        if self.identify is not None:
+            self.identify()
+        return self._equality
+
+    def set_identities(self, identity: str, before: str, equality: str) -> None:
+        """Set all identities, which are no longer to be found."""
+        self._identity, self._identity_before, self._equality = identity, before, equality
+        self.identify = None
 
 
 MOST_LOOKED_UP = 4_096

@@ -124,6 +124,8 @@ class Builder:
         self.place: PlanId = PlanId(0)
         self._identities = CircuitIdentities()
         self._purpose: Purpose | None = None
+        self._parts = 0
+        """How many parts were made that plan nodes may share."""
 
     def add(
         self,
@@ -142,7 +144,8 @@ class Builder:
         nodes = self.compiled.circuit.nodes
         purpose = self._purpose or self._identities.operation(self.plan[self.place])
         behind = [nodes[source] for source in inputs]
-        self._identities.promise(nodes[number], purpose, behind, purpose_before)
+        made_for = ("plan node", self.place) if self._purpose is None else ("part", self._parts)
+        self._identities.promise(nodes[number], purpose, behind, made_for, purpose_before)
         self.compiled.parts.setdefault(self.place, []).append(number)
         self._note_requested(number)
         return number
@@ -164,6 +167,7 @@ class Builder:
             self._note_requested(self._shared[key][0])
         else:
             self._purpose = self._identities.shared(role, what)
+            self._parts += 1
             try:
                 self._shared[key] = make()
             finally:

@@ -3,6 +3,8 @@
 Names of an earlier scheme are computed again for the present plan; those of the first scheme depend on versions, so these
 have to be the ones that wrote the checkpoint. The next commit has present names, which do not depend on versions.
 
+The same is done for the names of equal nodes, which are numbered anew in each plan (``equal_nodes``).
+
 A state that holds less than it did in earlier versions has a name of its own, under which what these have written
 (``Node.identity_before``) is read, with all that it holds.
 """
@@ -18,9 +20,10 @@ from evercurrent.core.state.ledger import Ledger
 from ..checkpoint import Commit
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
-from ..plan.digest_scheme import FIRST, SCHEME, written_by
+from ..plan.digest_scheme import FIRST, FOURTH, SCHEME, written_by
 from ..plan.plan import Plan
-from .plan_match import plan_record, state_ids
+from .equal_nodes import renaming
+from .plan_match import BORN, names_in, plan_record, state_ids
 
 Record = Mapping[str, Any]
 
@@ -33,7 +36,7 @@ class EarlierNames:
         self._plan = plan
         self._compiled = compiled
         self._names: dict[int, _Names] = {}
-        self._kept: tuple[list[tuple[str, str]], frozenset[str]] | None = None
+        self._present: _Present | None = None
 
     def renewed(self, commit: Commit) -> Commit:
         """Return the commit with the present names; what is not of this plan keeps its own."""
@@ -42,20 +45,34 @@ class EarlierNames:
             if scheme not in self._names:
                 self._names[scheme] = _Names.of(self._plan, scheme)
             commit = self._names[scheme].renewed(commit)
-        return _under_new_names(commit, *self._kept_less())
-
-    def _kept_less(self) -> tuple[list[tuple[str, str]], frozenset[str]]:
-        """Return the earlier and the present name of each state that holds less than in earlier versions, and all present ones."""
-        if self._kept is None:
-            may = any(node.operation.may_keep_less for node in self._plan.nodes)
-            compiled = (self._compiled or compile_plan(self._plan, Ledger(0))) if may else None
+        if self._present is None:
+            self._present = _Present.of(self._plan, self._compiled or compile_plan(self._plan, Ledger(0)))
             self._compiled = None
-            nodes = (
-                [] if compiled is None else [node for node in compiled.circuit.nodes if node.identity_before]
-            )
-            names = [(f"{node.identity_before}:0", f"{node.identity}:0") for node in nodes]
-            self._kept = names, frozenset(() if compiled is None else state_ids(compiled))
-        return self._kept
+        commit = _under_new_names(commit, self._present.kept_less, self._present.record["states"])
+        # Earlier schemes have no record of which equal nodes served which views: their states go by their numbers.
+        return self._present.with_own_states(commit) if scheme > FOURTH else commit
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The present names of a plan.
+
+    ``kept_less`` are the earlier and the present name of each state that holds less than in earlier versions.
+    """
+
+    kept_less: list[tuple[str, str]]
+    record: Record
+
+    @staticmethod
+    def of(plan: Plan, compiled: Compiled) -> _Present:
+        nodes = [node for node in compiled.circuit.nodes if node.identity_before]
+        names = [(f"{node.identity_before}:0", f"{node.identity}:0") for node in nodes]
+        return _Present(names, names_in(plan, compiled))
+
+    def with_own_states(self, commit: Commit) -> Commit:
+        """Return the commit with the states of equal nodes under the names that these have in the present plan."""
+        names = renaming(commit.plan, self.record, filled_later=commit.facts.get(BORN, {}))
+        return names.commit(commit) if names.is_needed else commit
 
 
 @dataclass(frozen=True, slots=True)

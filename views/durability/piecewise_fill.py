@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.columns.kernels import stack
@@ -31,10 +32,11 @@ from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..compiler.retained import RetainedRows
 from ..plan.plan import Plan
+from .equal_nodes import UNCHANGED, renaming
 from .kept_rows import RowsReader
 from .nodes_to_fill import NodesToFill, OnRead, Remedies
 from .plan_diff import PlanMatch
-from .plan_match import state_ids
+from .plan_match import names_in, state_ids
 
 PIECE_ROWS = 1 << 17
 """About so many entries are read in one piece: enough for columns to pay, and few enough to stay in the caches of a processor."""
@@ -106,6 +108,7 @@ class PiecewiseFill:
         self._held: dict[str, State] = {}
         """States of replaced views, as they were last: see ``hold``."""
         outputs = {name: compiled.outputs[place] for name, place in plan.views.items()}
+        self._renamed = UNCHANGED
         self._compared: dict[str, list[Delta]] = {
             name: []
             for name in outputs
@@ -170,12 +173,20 @@ class PiecewiseFill:
         needed = state_ids(self._kept).keys() - self._computed().keys()
         self._held = {name: state for name, state in state_ids(running).items() if name in needed}
 
-    def adopt(self, compiled: Compiled, match: PlanMatch) -> dict[str, AllRows]:
+    def adopt(
+        self, compiled: Compiled, match: PlanMatch, record: Mapping[str, Any] | None = None
+    ) -> dict[str, AllRows]:
         """Take the states into a circuit of the plan as it is by now, and return all rows of each new view.
+
+        ``record`` is that of the plan, if it has changed meanwhile.
 
         Raises:
             PlanError: what was declared meanwhile needs states that this did not compute, or kept rows differ.
         """
+        if record is not None:
+            self._renamed = renaming(names_in(self._plan, self._fresh), record)
+            if self._renamed.is_needed:
+                self._held = {}  # Equal nodes have come or gone, and it is unknown by which names these states go.
         missing = sorted(match.new - self._computed().keys() - self._held.keys())
         if missing:
             what = match.lost.get(missing[0], "a state that was dropped")
@@ -231,7 +242,12 @@ class PiecewiseFill:
     def _computed(self) -> dict[str, State]:
         nodes = self._fresh.circuit.nodes
         ids = {id(state) for place in self._stepped for state in nodes[place].states}
-        return {name: state for name, state in state_ids(self._fresh).items() if id(state) in ids}
+        return {
+            name: state
+            for before, state in state_ids(self._fresh).items()
+            if id(state) in ids
+            for name in self._renamed.of_state(before)
+        }
 
     def differing(self, compiled: Compiled) -> str | None:
         """Return a view of which other rows are kept than what was computed again; None if there is none."""

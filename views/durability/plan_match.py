@@ -19,11 +19,15 @@ from ..plan.function_versions import function_digests, have_one_function, requir
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import Input, PlanId, PlanNode
 from ..plan.plan import Plan
+from .equal_nodes import equal_nodes
 from .evolution import source_changes
 from .evolved_records import Evolution, evolved
 from .plan_diff import PlanMatch as PlanMatch
 from .plan_diff import clock_id, obstacles, versions
 from .replaced_columns import column_texts
+
+BORN = "born"
+"""The fact of a commit that holds the first epochs of views that were added later."""
 
 LEDGER = "ledger"
 """The name of the ledger among the states."""
@@ -50,7 +54,7 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
 
     ``spines`` and ``labels`` are for tools that have the checkpoint but not the plan; earlier versions wrote neither, and
     no ``forms``, which are in the order of ``states``. ``digests`` is the scheme of identities; a record without it has the
-    first one (``digest_schemes``).
+    first one (``digest_schemes``). Only a record of equal nodes has ``equal`` (``equal_nodes``).
 
     Raises:
         CheckpointError: two functions look the same, but refer to different objects that cannot be inspected.
@@ -69,7 +73,9 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
         declared.name: _source_record(plan[place], declared, identities[place], rows.get(declared.name))
         for place, declared in plan.inputs.items()
     }
+    equal = equal_nodes(plan, compiled)
     return {
+        **({"equal": equal} if equal else {}),
         "views": views,
         "sources": {name: sources[name] for name in sorted(sources)},
         "states": sorted(states),
@@ -84,12 +90,23 @@ def plan_record(plan: Plan, compiled: Compiled) -> dict[str, Any]:
     }
 
 
+def names_in(plan: Plan, compiled: Compiled) -> dict[str, Any]:
+    """Return the part of a plan's record by which equal nodes are matched (``equal_nodes.renaming``)."""
+    identities = plan_identities(plan)
+    return {
+        "views": {name: {"identity": identities[place]} for name, place in plan.views.items()},
+        "states": frozenset(state_ids(compiled)),
+        "equal": equal_nodes(plan, compiled),
+    }
+
+
 def is_same_record(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two records are of the same plan and the same program.
 
-    Records of earlier versions have no forms, order or functions. Labels are for people, and any version may change them.
+    Records of earlier versions have no forms, order, functions or equal nodes. Labels are for people, and any version may change
+    them.
     """
-    passed_over = {"forms": None, "order": None, "functions": None, "labels": None}
+    passed_over = {"forms": None, "order": None, "functions": None, "labels": None, "equal": None}
     return {**one, **passed_over} == {**other, **passed_over}
 
 

@@ -20,6 +20,7 @@ from ..compiler.compiler import compile_plan
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
+from .equal_nodes import UNCHANGED, Renaming, renaming
 from .nodes_to_fill import Remedies
 from .piecewise_fill import AllRows, PiecewiseFill
 from .plan_diff import PlanMatch
@@ -66,11 +67,15 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recompiled:
-    """The circuit of a changed plan with its states, its record, and all rows of each view that was filled."""
+    """The circuit of a changed plan with its states, its record, and all rows of each view that was filled.
+
+    ``moved`` are identities that other nodes have now, or none.
+    """
 
     compiled: Compiled
     record: Mapping[str, Any]
     filled: Mapping[str, AllRows]
+    moved: frozenset[str]
 
 
 def recompiled(
@@ -85,15 +90,15 @@ def recompiled(
         PlanError: a view cannot be filled; names it, and what would fill it.
         InputError: a value cannot be computed.
     """
-    compiled, record, match = _taken_over(plan, before, changed)
+    compiled, record, match, moved = _taken_over(plan, before, changed)
     filled: Mapping[str, AllRows] = {}
     with hashing_by(compiled.circuit.key_hash):
         if computed is not None:
-            filled = computed.adopt(compiled, match)
+            filled = computed.adopt(compiled, match, record)
         elif match.to_fill or match.lost:
             fill = PiecewiseFill(plan, compiled, match, changed.backfill, WHILE_RUNNING)
             filled = fill.at_once(compiled, match)
-    return Recompiled(compiled, record, filled)
+    return Recompiled(compiled, record, filled, moved)
 
 
 def piecewise(plan: Plan, before: Before, changed: Changed) -> PiecewiseFill:
@@ -104,22 +109,24 @@ def piecewise(plan: Plan, before: Before, changed: Changed) -> PiecewiseFill:
     Raises:
         PlanError, CheckpointError: a view cannot be filled; names it, and what would fill it.
     """
-    compiled, _, match = _taken_over(plan, before, changed)
+    compiled, _, match, _ = _taken_over(plan, before, changed)
     with hashing_by(compiled.circuit.key_hash):
         return PiecewiseFill(plan, compiled, match, changed.backfill, WHILE_RUNNING)
 
 
 def _taken_over(
     plan: Plan, before: Before, changed: Changed
-) -> tuple[Compiled, Mapping[str, Any], PlanMatch]:
-    """Return the circuit of a plan that has changed with the states that are unchanged, its record, and the match of both."""
+) -> tuple[Compiled, Mapping[str, Any], PlanMatch, frozenset[str]]:
+    """Return the circuit of a plan that has changed with the states that are unchanged, its record, the match of both, and ``moved``."""
     was = before.compiled
     require_distinguishable(plan, plan_identities(plan), sorted({*before.needed, *plan.needed()}))
     compiled = compile_plan(plan, Ledger(was.ledger.limit), allow_pickle=was.allow_pickle)
     compiled.circuit.key_hash = was.circuit.key_hash
     record = plan_record(plan, compiled)
-    unchanged, new, gone = states_between(before.record, record)
-    _require_tracked(before.record, record, changed.views)
+    names = renaming(before.record, record, changed.views)
+    record_before = names.record(before.record) if names.is_needed else before.record
+    unchanged, new, gone = states_between(record_before, record)
+    _require_tracked(record_before, record, changed.views)
     match = PlanMatch(
         unchanged,
         new,
@@ -128,13 +135,14 @@ def _taken_over(
         new_sources=tuple(changed.untouched),
         lost=_lost(before.record, record, new, changed.views),
     )
-    take_over(compiled, was, unchanged)
-    return compiled, record, match
+    take_over(compiled, was, unchanged, names)
+    return compiled, record, match, names.moved
 
 
-def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:
-    """Give a circuit the states of another one that have these names; pieces are shared and not copied."""
-    ours, theirs = state_ids(compiled), state_ids(was)
+def take_over(compiled: Compiled, was: Compiled, names: Iterable[str], renamed: Renaming = UNCHANGED) -> None:
+    """Give a circuit the states of another one that have these names, there perhaps others; pieces are shared, not copied."""
+    ours = state_ids(compiled)
+    theirs = {name: state for before, state in state_ids(was).items() for name in renamed.of_state(before)}
     for name in names:
         state, other = ours[name], theirs[name]
         if isinstance(state, Spine) and isinstance(other, Spine):
@@ -142,7 +150,7 @@ def take_over(compiled: Compiled, was: Compiled, names: Iterable[str]) -> None:
         else:
             saved = other.saved()
             state.restore(Saved(saved.pieces, deepcopy(saved.facts)))
-    measured = {node.identity: node for node in was.circuit.nodes}
+    measured = {name: node for node in was.circuit.nodes for name in renamed.of(node.identity)}
     for node in compiled.circuit.nodes:
         if (then := measured.get(node.identity)) is not None:
             node.seconds, node.epochs = then.seconds, then.epochs

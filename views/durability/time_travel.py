@@ -23,10 +23,8 @@ from ..epochs.history import BEFORE_ALL
 from ..epochs.records import EvaluatedEpoch, Noted
 from ..plan.plan import Plan
 from .digest_schemes import EarlierNames
+from .plan_match import BORN as BORN
 from .plan_match import lost_in, state_ids
-
-BORN = "born"
-"""The fact of a commit that holds the first epochs of views that were added later."""
 
 
 class PastCircuit:

@@ -176,7 +176,8 @@ class Changes:
         """Continue with the circuit of the changed plan, and publish the rows that it adds."""
         running, epoch = self._running, self._running.epoch
         durability = running.durability
-        running.fills.require_kept(change.where, recompiled.compiled, but=change.filled)
+        fills, compiled, moved = running.fills, recompiled.compiled, recompiled.moved
+        fills.require_kept(change.where, compiled, moved, but=change.filled)
         for view in change.begun:
             view._history.begin(epoch, None if durability is None else durability.past)
         if not change.has_epoch:

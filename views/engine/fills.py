@@ -385,8 +385,12 @@ class Fills(dict[str, Filling]):
     def _pending(self) -> Iterator[Filling]:
         return (filling for filling in self.values() if filling.state == "filling")
 
-    def require_kept(self, where: str, compiled: Compiled, but: Container[str] = ()) -> None:
-        """Check that a circuit has all nodes that are read, ``but`` for these views.
+    def require_kept(
+        self, where: str, compiled: Compiled, moved: Container[str] = (), but: Container[str] = ()
+    ) -> None:
+        """Check that a circuit has all nodes that are read, under the same identities, ``but`` for these views.
+
+        ``moved`` are identities that other nodes have now.
 
         Raises:
             PlanError: one is not there; names the view that is being filled from it.
@@ -395,7 +399,8 @@ class Fills(dict[str, Filling]):
             if filling.name in but or filling.is_caught_up:
                 continue
             places = filling.places_in(compiled)
-            missing = [label for identity, label in filling.fill.labels.items() if identity not in places]
+            labels = filling.fill.labels.items()
+            missing = [label for identity, label in labels if identity not in places or identity in moved]
             if missing:
                 raise PlanError(
                     f"{where}: view {filling.name!r} is being filled from it ({missing[0]}); wait until that is ready "

@@ -1,7 +1,8 @@
 """The schemes of digests: how expressions, columns of values and functions are written into them.
 
 The first scheme used the form of one version of polars, the second our own, the third ignores the order of the constants of
-``is_in``, and the fourth has the names of keyword arguments in calls of functions under Python 3.11 and 3.12.
+``is_in``, the fourth has the names of keyword arguments in calls of functions under Python 3.11 and 3.12, and in the fifth it
+does not count upon which of several equal nodes a circuit node stands.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-FIRST, SECOND, THIRD, SCHEME = 1, 2, 3, 4
+FIRST, SECOND, THIRD, FOURTH, SCHEME = 1, 2, 3, 4, 5
 
 _scheme: ContextVar[int] = ContextVar("scheme", default=SCHEME)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from threading import RLock
 
 from evercurrent.core.circuit.circuit import Node
 
 from ..expressions import Expression
-from .digest_scheme import scheme, written_by
+from .digest_scheme import FOURTH, scheme, written_by
 from .digests import digest_of, kind_of
 from .nodes import PlanNode
 from .plan import Plan
@@ -73,34 +73,43 @@ class _Unidentified:
     purpose: Purpose
     purpose_before: Purpose | None
     inputs: tuple[Node, ...]
+    made_for: Hashable
 
 
 class CircuitIdentities:
     """The identities of circuit nodes, from their purpose, the kind of operator, and their inputs.
 
-    Nodes that agree in all of these are numbered in their order, which distinguishes the nodes of one plan node. Others
-    agree only where a user's functions are the same twice, and then it does not matter which is which.
+    Nodes that agree in all of these and were made for one plan node are numbered in their order, as they may compute different
+    things. Those of several plan nodes are equal: a user's functions are the same twice, say. They are numbered too, so that each
+    keeps states of its own, but nodes downstream are identified by what equal ones share: so these have the same
+    identity whichever views come and go beside them. Which state is whose is found in ``equal_nodes``.
 
     None is computed before one of them is read: then all nodes so far get theirs, in their order, by the scheme that was in
     force when the circuit was begun. Nodes may be read in any thread. Operations with functions are the exception.
     """
 
     def __init__(self) -> None:
-        self._numbers: Counter[str] = Counter()
+        self._numbers: Counter[Hashable] = Counter()
         self._unidentified: deque[_Unidentified] = deque()
         self._scheme = scheme()
         self._lock = RLock()
 
     def promise(
-        self, node: Node, purpose: Purpose, inputs: Sequence[Node], purpose_before: Purpose | None = None
+        self,
+        node: Node,
+        purpose: Purpose,
+        inputs: Sequence[Node],
+        made_for: Hashable,
+        purpose_before: Purpose | None = None,
     ) -> None:
         """Have a node, the next one of its circuit, identified by this purpose over these inputs when that is needed.
 
-        ``purpose_before`` is the one that it had in earlier versions, if its states held more in these.
+        ``made_for`` is the plan node, or what several of them share. ``purpose_before`` is the one that it had in earlier
+        versions, if its states held more in these.
         """
         node.identify = self._identify
         self._unidentified.append(
-            _Unidentified(node, type(node.operator), purpose, purpose_before, tuple(inputs))
+            _Unidentified(node, type(node.operator), purpose, purpose_before, tuple(inputs), made_for)
         )
 
     def _identify(self) -> None:
@@ -108,18 +117,34 @@ class CircuitIdentities:
             while self._unidentified:
                 # Those of the inputs were made before, as inputs come first.
                 each = self._unidentified[0]
-                behind = [source.identity_before or source.identity for source in each.inputs]
+                behind = [self._as_input(source) for source in each.inputs]
                 kind, before = each.kind, ""
                 if each.purpose_before is not None:
                     before = self._unnumbered(each.purpose_before(), kind, behind)
-                each.node.set_identities(self._next(each.purpose(), kind, behind), before)
+                identity, equality = self._next(each.purpose(), kind, behind, each.made_for)
+                each.node.set_identities(identity, before, equality)
                 self._unidentified.popleft()
 
-    def _next(self, purpose: str, kind: type, inputs: Sequence[str]) -> str:
-        """Return the identity of the next node for this purpose over these inputs."""
+    def _as_input(self, node: Node) -> str:
+        """Return how nodes downstream identify a node."""
+        return node.identity_before or (node.identity if self._scheme <= FOURTH else node.equality)
+
+    def _next(self, purpose: str, kind: type, inputs: Sequence[str], made_for: Hashable) -> tuple[str, str]:
+        """Return the identity of the next node for this purpose over these inputs, and what equal nodes share."""
         unnumbered = self._unnumbered(purpose, kind, inputs)
-        number, self._numbers[unnumbered] = self._numbers[unnumbered], self._numbers[unnumbered] + 1
-        return digest_of(unnumbered, number) if number else unnumbered
+        if self._scheme <= FOURTH:
+            number = self._number(unnumbered)
+            identity = digest_of(unnumbered, number) if number else unnumbered
+            return identity, identity
+        part = self._number((unnumbered, made_for))
+        equality = digest_of(unnumbered, part) if part else unnumbered
+        number = self._number(equality)
+        return digest_of(equality, "equal", number) if number else equality, equality
+
+    def _number(self, counted: Hashable) -> int:
+        """Return how often this was counted before."""
+        self._numbers[counted] += 1
+        return self._numbers[counted] - 1
 
     @staticmethod
     def operation(node: PlanNode) -> Purpose:
