@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
@@ -45,7 +48,7 @@ from ..plan.nodes import (
     Windowing,
     WithEventTime,
 )
-from ..plan.windowed import HELD
+from ..plan.windowed import HELD, columns_of_keys
 from .builder import Builder
 
 
@@ -119,6 +122,10 @@ def _lateness(
     )
 
 
+def _copies(names: Iterable[str]) -> list[Column]:
+    return [Column(name, pl.col(name), copies=name) for name in names]
+
+
 class _WindowedGroup:
     """The compilation of one windowed grouping."""
 
@@ -135,6 +142,8 @@ class _WindowedGroup:
         window, lateness = self._windowing.window, self._windowing.lateness
         # Without lateness, rows of windows that a user's function merges move from window to window.
         self._are_merging = window.session_gap is not None or (window.merged_by_user and lateness is not None)
+        self._held_in: dict[str, str] | None = None
+        """The columns of the rows that hold the keys, by the names of these, if they have been computed."""
 
     def compile(self, source: NodeId) -> NodeId:
         """Add all operators, from rows with their first windows to panes."""
@@ -146,22 +155,30 @@ class _WindowedGroup:
             return self._aggregated(rows, ends, None)[0]
         return self._in_panes(*self._tracker(rows, ends), ends)
 
-    def _with_keys(self, source: NodeId) -> NodeId:
-        """Add the key columns to the rows, if windows can only be assigned once the key is windowing."""
+    def _with_keys(self, source: NodeId) -> tuple[NodeId, dict[str, str]]:
+        """Add the key columns to the rows, if windows can only be assigned once the key is there; return their names, too."""
         schema, keys = self._builder.schema_of(source), self._grouped.key_columns
-        own = [Column(name, pl.col(name), copies=name) for name in schema if name not in self._grouped.keys]
-        return self._builder.projected(source, self._where, schema, [*own, *keys])
+        names = columns_of_keys(keys, schema)
+        own = [name for name in schema if name not in names.values()]
+        columns = [*_copies(own), *(replace(key, name=names[key.name]) for key in keys)]
+        return self._builder.projected(source, self._where, schema, columns), names
 
     def _shifted(self, source: NodeId) -> NodeId:
         """Assign rows to windows that are shifted by key."""
         window, time = self._windowing.window, self._grouped.event_time
         if not window.shifted_by_key:
             return source
-        keyed = self._with_keys(source)
+        keyed, names = self._with_keys(source)
         types = self._builder.schema_of(keyed)
-        assign = AssignWindows(self._where, types, window, time.column, time.shift, keys=self._grouped.keys)
+        keys = tuple(names.values())
+        assign = AssignWindows(self._where, types, window, time.column, time.shift, keys=keys)
         placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
-        return self._builder.add("shift windows by key", assign, keyed, placement=placement)
+        shifted = self._builder.add("shift windows by key", assign, keyed, placement=placement)
+        if keys == self._grouped.keys:
+            self._held_in = names
+            return shifted
+        # Rows that are refused have the columns of the source, and the keys are computed of these once more.
+        return self._builder.projected(shifted, self._where, types, _copies(self._builder.schema_of(source)))
 
     def _in_time(self, source: NodeId) -> NodeId:
         """Keep the rows that do not come too late, with the instants at which they hold the watermark if that is declared."""
@@ -189,25 +206,24 @@ class _WindowedGroup:
 
     def _by_key(self, source: NodeId) -> NodeId:
         """Assign rows to windows that depend on the other rows of their key."""
-        builder, window, keys = self._builder, self._windowing.window, self._grouped.keys
+        builder, window = self._builder, self._windowing.window
         if not window.depends_on_key or self._are_merging:
             return source
-        keyed = self._with_keys(source)
-        types = builder.schema_of(keyed)
+        keyed, self._held_in = self._with_keys(source)
+        types, keys = builder.schema_of(keyed), tuple(self._held_in.values())
         place, spine = builder.arranged(keyed, types, keys, layout_of(window, types))
         placement = Placement(passes=frozenset(types) - frozenset(BOUNDS))
-        function = rewindow(self._where, window, keys)
-        operator = WindowByKey(types, spine, function, self._never_below_zero)
+        function = rewindow(self._where, window, self._held_in)
+        operator = WindowByKey(types, spine, function, self._never_below_zero(keys))
         return builder.add(self._node.label, operator, place, placement=placement)
 
     def _prepared(self, source: NodeId) -> NodeId:
         """Compute the columns that keys, aggregates and triggers need."""
         grouped, schema = self._grouped, self._builder.schema_of(source)
-        columns = [] if self._is_global else [Column(name, pl.col(name), copies=name) for name in BOUNDS]
+        columns = [] if self._is_global else _copies(BOUNDS)
         keys = grouped.key_columns
-        window = self._windowing.window
-        if window.shifted_by_key or (window.depends_on_key and not self._are_merging):
-            keys = tuple(Column(name, pl.col(name), copies=name) for name in grouped.keys)
+        if self._held_in is not None:
+            keys = tuple(Column(key, pl.col(name), copies=name) for key, name in self._held_in.items())
         columns = [*keys, *columns, *grouped.aggregation.prepared, *grouped.trigger_inputs]
         return self._builder.projected(source, self._where, schema, columns)
 
@@ -234,7 +250,7 @@ class _WindowedGroup:
         window, lateness = windowing.window, windowing.lateness
         may_retract, never_below_zero = (
             self._builder.plan.may_retract(self._upstream),
-            self._never_below_zero,
+            self._never_below_zero(keys),
         )
         if window.session_gap is not None:
             return Sessions(
@@ -247,14 +263,13 @@ class _WindowedGroup:
             may_split=windowing.mode != "discarding", never_below_zero=never_below_zero,
         )  # fmt: skip
 
-    @property
-    def _never_below_zero(self) -> NeverBelowZero | None:
+    def _never_below_zero(self, keys: tuple[str, ...]) -> NeverBelowZero | None:
         """Return the check that refuses rows with negative counts, unless there cannot be any."""
         plan = self._builder.plan
         sources = tuple(
             plan.inputs[at].name for at in plan.below_zero_by(self._upstream) if at in plan.inputs
         )
-        columns = (*self._grouped.keys, BOUNDS[0])
+        columns = (*keys, BOUNDS[0])
         return NeverBelowZero(self._where, sources, columns) if sources else None
 
     @property

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
+
+from evercurrent.core.group.aggregates import Column
 
 from .nodes import EventTime, PlanId
 from .plan import Plan
 from .shapes import Chosen, Computed, LastOnes, Retimed, Same
 
+KEY = "key:"
+"""Before the name of a column that holds a key in place of a column of rows that has the name of the key."""
+
 HELD = "held:"
 """Column of the instants at which rows hold the watermark back, for panes that are dated by their earliest row."""
+
+
+def columns_of_keys(keys: Sequence[Column], schema: pl.Schema) -> dict[str, str]:
+    """Return the columns in which rows with these columns have their keys beside them, by the names of the keys.
+
+    A key may have the name of a column that it is not, from which aggregates are still computed.
+    """
+    return {key.name: key.name if key.copies == key.name else _free(key.name, schema) for key in keys}
+
+
+def _free(name: str, schema: pl.Schema) -> str:
+    while name in schema:
+        name = KEY + name
+    return name
 
 
 def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:

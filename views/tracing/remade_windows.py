@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from evercurrent.core.columns.grouping import boundaries
@@ -16,6 +18,7 @@ from evercurrent.core.state.spine import Spine
 
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.shapes import Panes
+from ..plan.windowed import columns_of_keys
 from .copies import first_copies, with_copies
 from .rows import Rows
 from .stages import copied, matching, values, with_keys
@@ -38,18 +41,23 @@ def rows_of_remade(rows: Rows, place: PlanId, grouped: Panes, panes: pl.DataFram
         input_rows, own = input_rows.filter(is_of_key), own.filter(is_of_key)
     if rows.is_change or not input_rows.height:
         return input_rows
-    others = [name for name in rows.plan[source].schema if name not in grouped.keys]
-    keyed = pl.DataFrame([*input_rows.select(others), *own, input_rows.get_column(DIFF)])
+    schema = rows.plan[source].schema
+    held_in = columns_of_keys(columns, schema)
+    others = [name for name in schema if name not in held_in.values()]
+    key_values = [own.get_column(key).alias(name) for key, name in held_in.items()]
+    keyed = pl.DataFrame([*input_rows.select(others), *key_values, input_rows.get_column(DIFF)])
     with hashing_by(rows.compiled.circuit.key_hash):
-        in_windows = _in_windows(rows.plan.name_of(place), grouped, keyed, panes)
+        in_windows = _in_windows(rows.plan.name_of(place), grouped, keyed, held_in, panes)
         return with_copies(input_rows, first_copies(keyed, in_windows))
 
 
-def _in_windows(where: str, grouped: Panes, keyed: pl.DataFrame, panes: pl.DataFrame) -> pl.DataFrame:
+def _in_windows(
+    where: str, grouped: Panes, keyed: pl.DataFrame, held_in: Mapping[str, str], panes: pl.DataFrame
+) -> pl.DataFrame:
     """Return the rows that are in the windows of these panes with how many of each, made as ``WindowByKey`` makes them."""
-    function = rewindow(where, grouped.window, grouped.keys)
+    function = rewindow(where, grouped.window, held_in)
     schema = keyed.drop(DIFF).schema
-    spine = Spine(layout_of(grouped.window, schema), keys=KeyColumns.of(grouped.keys))
+    spine = Spine(layout_of(grouped.window, schema), keys=KeyColumns.of(tuple(held_in.values())))
     spine.stage_rows(keyed)
     _, together = rows_change(spine, spine.delta.keys.take(boundaries(spine.delta.keys)), function.count)
     rewritten = function(together)
@@ -58,7 +66,8 @@ def _in_windows(where: str, grouped: Panes, keyed: pl.DataFrame, panes: pl.DataF
         pl.Series(name, each).cast(schema[name])
         for name, each in zip(BOUNDS, (rewritten.starts, rewritten.ends), strict=True)
     ]
-    windows = pl.DataFrame([*windowed.select(grouped.keys), *bounds])
+    keys = [windowed.get_column(name).alias(key) for key, name in held_in.items()]
+    windows = pl.DataFrame([*keys, *bounds])
     pane_windows = panes.select(windows.columns)
     if function.ends_by_rank:
         pane_windows = windows.filter(matching(windows, pane_windows)).drop(WINDOW_END)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -49,8 +49,8 @@ class Rewindow(ABC):
     """The number of rows that it needs of each key, the first in the order of ``layout_of``; None for all."""
 
     @abstractmethod
-    def __init__(self, where: str, window: Any, keys: tuple[str, ...]) -> None:
-        """Make it for windows by these keys, of the kind that it is for."""
+    def __init__(self, where: str, window: Any, keys: Mapping[str, str]) -> None:
+        """Make it for windows by these keys, of the kind that it is for. ``keys`` has the column of rows that holds each."""
 
     @abstractmethod
     def __call__(self, rows: KeyRows) -> Rewritten:
@@ -76,9 +76,13 @@ def rewindow_of(kind: type[WindowTraits]) -> Callable[[MadeOf], MadeOf]:
     return remember
 
 
-def rewindow(where: str, window: Window, keys: Sequence[str]) -> Rewindow:
-    """Return the function that makes windows of this kind, which ``depends_on_key``, from the rows of a key."""
-    return REWINDOWS[type(window)](where, window, tuple(keys))
+def rewindow(where: str, window: Window, keys: Sequence[str] | Mapping[str, str]) -> Rewindow:
+    """Return the function that makes windows of this kind, which ``depends_on_key``, from the rows of a key.
+
+    A mapping gives the columns of the rows that hold the keys, if they have other names.
+    """
+    columns = keys if isinstance(keys, Mapping) else dict(zip(keys, keys, strict=True))
+    return REWINDOWS[type(window)](where, window, columns)
 
 
 def layout_of(window: Window, schema: pl.Schema) -> Layout:
@@ -143,7 +147,7 @@ class Counted(Rewindow):
 
     ends_by_rank = True
 
-    def __init__(self, where: str, window: Count, keys: tuple[str, ...]) -> None:
+    def __init__(self, where: str, window: Count, keys: Mapping[str, str]) -> None:
         self._size = window.size
 
     def __call__(self, rows: KeyRows) -> Rewritten:
@@ -172,7 +176,7 @@ class TheLast(Rewindow):
 
     last_first = True
 
-    def __init__(self, where: str, window: LastRows, keys: tuple[str, ...]) -> None:
+    def __init__(self, where: str, window: LastRows, keys: Mapping[str, str]) -> None:
         self.count = window.size
 
     def __call__(self, rows: KeyRows) -> Rewritten:
@@ -198,7 +202,7 @@ class Merged(Rewindow):
         InputError: the function fails, or returns something else.
     """
 
-    def __init__(self, where: str, window: Custom, keys: tuple[str, ...]) -> None:
+    def __init__(self, where: str, window: Custom, keys: Mapping[str, str]) -> None:
         assert window.merge is not None, "without merge there is nothing to do"
         self._where = f"{where}: merge"
         self._keys = keys
@@ -251,7 +255,9 @@ class Merged(Rewindow):
         return f"What a window is merged into must follow from the windows of its key and nothing else{by}"
 
     def _windows(self, rows: KeyRows, places: Index) -> pl.DataFrame:
-        return gather(rows.payload.select(*self._keys, WINDOW_START, WINDOW_END), places)
+        columns = [rows.payload.get_column(held_in).alias(key) for key, held_in in self._keys.items()]
+        bounds = rows.payload.select(WINDOW_START, WINDOW_END).get_columns()
+        return gather(pl.DataFrame([*columns, *bounds]), places)
 
     def _bounds(self, windows: pl.DataFrame) -> tuple[Ints, Ints]:
         dtype = windows.schema[WINDOW_START]
