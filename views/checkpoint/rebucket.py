@@ -59,6 +59,25 @@ def rebucket(store: Store, buckets: int) -> Commit:
     return commit
 
 
+def moved(pieces: Pieces, last: Commit, routes: Mapping[str, Route]) -> dict[str, StateRecord]:
+    """Return the states of a commit, by these rules of their states: what is kept by others goes to its buckets.
+
+    A plan without another view, or with one, may be cut otherwise, so that the rows of a view meet by other columns. Cost: the
+    states that are kept by other rules, which are written anew.
+    """
+    states = dict(last.states)
+    for state, records in _by_state(last).items():
+        route = routes.get(state)
+        before = [record.route for record in records if record is not None and record.pieces]
+        if route is None or None in before or all(each == route.as_json() for each in before):
+            continue
+        for bucket, record in enumerate(_cut(pieces, records, last.buckets, route.as_json())):
+            states.pop(f"{state}/{bucket}", None)
+            if record is not None:
+                states[f"{state}/{bucket}"] = record
+    return states
+
+
 def to_go_on_from(log: CommitLog) -> Commit:
     """Return the last commit, with the offsets of its readers since then.
 
@@ -108,11 +127,17 @@ def _require_routes(store: Store, by_state: Mapping[str, Sequence[StateRecord | 
         )
 
 
-def _cut(pieces: Pieces, records: Sequence[StateRecord | None], buckets: int) -> Sequence[StateRecord | None]:
+def _cut(
+    pieces: Pieces,
+    records: Sequence[StateRecord | None],
+    buckets: int,
+    route: Mapping[str, Any] | None = None,
+) -> Sequence[StateRecord | None]:
+    """Return the records of a state in so many buckets, by this rule, or by the one that is recorded."""
     there = [record for record in records if record is not None]
     if any(is_held(record.facts) for record in there):
         return [_held(there)] * buckets
-    route = next((record.route for record in there if record.route is not None), None)
+    route = route or next((record.route for record in there if record.route is not None), None)
     if route is None or route["kind"] == "one":
         return [records[0], *[None] * (buckets - 1)]
     saved = [([pieces.read(ref) for ref in record.pieces], record.facts) for record in there]

@@ -17,6 +17,7 @@ from ..checkpoint import Commit, CommitLog, Pieces, Saver
 from ..checkpoint.origin import note_writer
 from ..checkpoint.pending import require_committed
 from ..checkpoint.reader_offsets import read_note
+from ..checkpoint.rebucket import moved
 from ..durability.digest_schemes import EarlierNames
 from ..durability.grouped_apart import require_together
 from ..durability.nodes_to_fill import AT_OPENING, IN_A_QUERY, OnRead
@@ -119,6 +120,8 @@ class Epochs:
         self._begun = time.perf_counter()
         self._freed = 0, 0
         """The files that were deleted since the epoch before, and their bytes."""
+        self._may_be_cut_otherwise = False
+        """Whether states may be in other buckets than those of the plan, as they are of a commit of another one."""
         self._drop = tuple(drop)
         self.plan: Plan = plan
         self._earlier = EarlierNames(plan, self.runner.compiled)
@@ -184,6 +187,7 @@ class Epochs:
             self.untouched |= {*match.new_sources}
             if not match.to_fill and (self._change is None or match.is_same):
                 return commit, None
+            commit = self._in_their_buckets(commit)
             remedies = AT_OPENING if self._change is None else IN_A_QUERY
             since = None if self._change is None else self._change.computed
             match = replace(match, new_sources=tuple(self.untouched))
@@ -223,6 +227,11 @@ class Epochs:
         self.clocks.restore(self._saver, last)
         self._commits.last = last
         self._evaluator.states, self._evaluator.looks_at_all = last.states, True
+        self._may_be_cut_otherwise = True
+
+    def _in_their_buckets(self, commit: Commit) -> Commit:
+        """Return a commit whose states are cut as the plan is; files that this writes are named when an epoch is committed."""
+        return replace(commit, states=moved(self.pieces, commit, self.runner.routes))
 
     def refresh(self) -> None:
         """Load the last commit of another process, such as one that has run the query."""
@@ -296,6 +305,9 @@ class Epochs:
             CheckpointError: another writer was faster, or the store failed.
         """
         self._on_deltas = on_deltas
+        if self._may_be_cut_otherwise:
+            self._commits.last = self._in_their_buckets(self.last)
+            self._evaluator.states, self._may_be_cut_otherwise = self.last.states, False
         taken_input = BucketInput(arrive, promised or {}, fires, positions, facts, rows)
         self._begun = time.perf_counter()
         self._choreography.make_real(self._refusing, Now.at(Epoch(self.last.epoch + 1), at), taken_input)
