@@ -196,7 +196,7 @@ def test_a_windowed_pipeline_is_killed_at_every_operation(tmp_path: Path) -> Non
 
 
 def test_where_the_fate_of_an_epoch_cannot_be_told_nothing_more_is_taken(tmp_path: Path) -> None:
-    store = FailingStore(LocalStore(tmp_path))
+    store = FailingStore(LocalStore(tmp_path / "kept"))
     running = started(SMALL, store)
     running.push(SMALL.epochs[0], 1)
     # The record of the second epoch is there, and then nothing can be written or read any more.
@@ -216,7 +216,7 @@ def test_where_the_fate_of_an_epoch_cannot_be_told_nothing_more_is_taken(tmp_pat
         running.push(SMALL.epochs[1], 2)
     assert running.engine.epoch_number == 1
     running.engine.close()
-    with started(SMALL, FailingStore(LocalStore(tmp_path))).engine as engine:
+    with started(SMALL, FailingStore(LocalStore(tmp_path / "kept"))).engine as engine:
         assert engine.epoch_number == 2
         assert engine.positions == {"a": 2}
 

@@ -19,6 +19,7 @@ from evercurrent.views.plan.digest_scheme import FOURTH, SCHEME, written_by
 from evercurrent.views.store import store_at
 from identity.declaring import compiled_of
 from spark.offered import Offering, held
+from thinned import pairs_of
 
 Make = Callable[[Any, int], Any]
 """Declares a view over a source; the number is the one part in which two of its views may differ."""
@@ -146,10 +147,12 @@ def require_equal(make: Make, engine: ec.Engine, names: tuple[str, ...], batches
     assert any(one.deltas() for one, _ in pairs)
 
 
-@pipelines
-@pytest.mark.parametrize("dropped", NUMBERS)
-@pytest.mark.parametrize("kind", ["memory", "fork", "workers", "checkpoint"])
-def test_any_of_them_can_be_dropped(make: Make, dropped: str, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pipeline", "dropped", "kind"),
+    pairs_of([*PIPELINES], [*NUMBERS], ["memory", "fork", "workers", "checkpoint"]),
+)
+def test_any_of_them_can_be_dropped(pipeline: str, dropped: str, kind: str, tmp_path: Path) -> None:
+    make = PIPELINES[pipeline]
     options: dict[str, Any] = {"checkpoint": tmp_path} if kind == "checkpoint" else {}
     options |= {"workers": 2} if kind == "workers" else {}
     engine = declared(make, tuple(NUMBERS), ec.Engine(**options))
@@ -184,12 +187,11 @@ def test_a_program_is_opened_without_some_or_in_another_order(
             require_equal(make, engine, names, batches)
 
 
-@pipelines
-@pytest.mark.parametrize("names", ORDERS, ids=" ".join)
-@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize(("pipeline", "names", "is_running"), pairs_of([*PIPELINES], ORDERS, [False, True]))
 def test_a_query_in_buckets_goes_on_without_some(
-    make: Make, names: tuple[str, ...], is_running: bool, tmp_path: Path
+    pipeline: str, names: tuple[str, ...], is_running: bool, tmp_path: Path
 ) -> None:
+    make = PIPELINES[pipeline]
     store, drop = store_at(tmp_path), tuple(name for name in NUMBERS if name not in names)
     offering = Offering(declared(make, tuple(NUMBERS), ec.Engine()).declared, store)
     frames = [{"rows": pl.DataFrame(batch(number), schema=COLUMNS)} for number in range(5)]
