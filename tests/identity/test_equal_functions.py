@@ -60,6 +60,10 @@ PIPELINES: dict[str, Make] = {
     "merged windows, one trigger": lambda s, n: (
         s.window(own_windows()).trigger(early(1)).group_by("k").agg(n=pl.len(), v=pl.col("v").sum())
     ),
+    "held windows, other triggers": lambda s, n: (
+        s.window(own_windows(), timestamp="earliest").trigger(early(n)).group_by("k").agg(n=pl.len())
+        .window(ec.fixed("1m")).group_by("k").agg(n=pl.col("n").sum())
+    ),
     "merged windows, no trigger": lambda s, n: s.window(own_windows()).group_by("k").agg(n=pl.len() * n),
     "mapped, other triggers": lambda s, n: (
         doubled(s).with_event_time("at").window(ec.fixed("1m")).trigger(early(n)).group_by("k").agg(n=pl.len())
