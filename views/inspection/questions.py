@@ -60,7 +60,7 @@ class WindowQueries:
         place = self._grouping()
         if place not in self._compiled.trackers:
             raise InputError(
-                f"view {self._view!r} emits panes at every epoch; declare it with a trigger that waits, such as .trigger(ec.after_watermark())"
+                f"view {self._view!r} emits panes at every epoch; declare it with .trigger(ec.after_watermark()), or another trigger that waits"
             )
         return self._compiled.trackers[place]
 
