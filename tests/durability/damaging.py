@@ -114,8 +114,13 @@ def fed(path: Path, *, waiting: int, full: int = 32 << 20, sweep: int = 64, **op
 def left_by_a_killed_process(folder: Path, **options: Any) -> Path:
     """What is on disk while the engine runs."""
     engine = fed(folder / "running", **options)
-    settled = engine._running.durability
-    assert settled is not None
+    durable = engine._running.durability
+    assert durable is not None
+    assert durable._open is not None
+    store = durable._open.store
+    assert isinstance(store, LocalStore)
+    if store._journal is not None and store._journal._emptied is not None:
+        store._journal._emptied.result()  # A process is killed at one instant, and a copy takes some time.
     left = folder / "left"
     shutil.copytree(folder / "running", left)
     engine.close()
