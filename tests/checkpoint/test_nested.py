@@ -9,12 +9,20 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.core.data.errors import CheckpointError
+from evercurrent.views.checkpoint import CommitLog
+from evercurrent.views.store import LocalStore
 
 
 def pushed_into(folder: Path) -> None:
     with ec.Engine(checkpoint=folder) as engine:
         engine.view("v", engine.source("s", {"x": pl.Int64}).select("x"))
         engine.push("s", {"x": [1]})
+
+
+def epoch_in(folder: Path) -> int:
+    last = CommitLog(LocalStore(folder)).last
+    assert last is not None
+    return last.epoch
 
 
 @pytest.mark.parametrize("inside", ["pieces/mine", "mine", "spark"])
@@ -30,6 +38,7 @@ def test_a_new_one_inside_another_one_is_refused(inside: str, tmp_path: Path) ->
 def test_one_beside_another_one_is_not(tmp_path: Path) -> None:
     pushed_into(tmp_path / "outer")
     pushed_into(tmp_path / "outer 2")
+    assert epoch_in(tmp_path / "outer") == epoch_in(tmp_path / "outer 2") == 1
 
 
 def test_one_that_is_inside_goes_on(tmp_path: Path) -> None:
@@ -37,3 +46,4 @@ def test_one_that_is_inside_goes_on(tmp_path: Path) -> None:
     pushed_into(tmp_path / "before")
     (tmp_path / "before" / "checkpoint.json").rename(tmp_path / "outer" / "checkpoint.json")
     pushed_into(tmp_path / "outer" / "mine")
+    assert epoch_in(tmp_path / "outer" / "mine") == 2

@@ -1,9 +1,9 @@
 """Equal nodes of a plan that has changed: which of their states is whose.
 
 Nodes are equal if functions of users are the same twice: two views with equal definitions, each with a function object of its
-own; or if values are looked up in another order (``is_in``). They compute the same, but their states may have come about in other ways, as a view may be filled with rows that
-a user gives. So each view goes on with the states that it had, and the names of these follow: they are numbered anew in
-each plan.
+own; or if values are looked up in another order (``is_in``). They compute the same, but their states may have come about in
+other ways, as a view may be filled with rows that a user gives. So each view goes on with the states that it had, and the names
+of these follow: they are numbered anew in each plan.
 """
 
 from __future__ import annotations
@@ -73,19 +73,11 @@ class Renaming:
         return [f"{each}{colon}{ordinal}" for each in self.of(identity)]
 
     def record(self, was: Record) -> Record:
-        """Return a record with the present names."""
+        """Return a record with the present names. Sources have names of their own, so none is equal to another one."""
         forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
         states = {name: state for state in was["states"] for name in self.of_state(state)}
-        sources = {
-            name: {
-                **source,
-                "retained": None if source["retained"] is None else self.of_state(source["retained"])[0],
-            }
-            for name, source in was["sources"].items()
-        }
         renamed: dict[str, Any] = {
             **was,
-            "sources": sources,
             "states": sorted(states),
             "holds": sorted({name for identity in was["holds"] for name in self.of(identity)}),
         }
