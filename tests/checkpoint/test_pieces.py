@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
 from evercurrent.views.checkpoint import Pieces, piece_files
 from evercurrent.views.checkpoint.bounded import Bounded
 from evercurrent.views.checkpoint.pieces import OWN_FILE, folder_of, unique_name
@@ -245,3 +245,43 @@ def test_what_is_remembered_is_bounded() -> None:
     held.drop(4)
     held.drop("never")
     assert (len(held), held.nbytes, held.get(5)) == (2, 15, "five")
+
+
+class RepeatingStore(MemoryStore):
+    """A store whose client puts a file a second time, as the response to the first put was lost."""
+
+    def put(self, name: str, data: Any) -> None:
+        super().put(name, data)
+        super().put(name, data)
+
+    def put_all(self, items: Any) -> None:
+        taken: NameTakenError | None = None
+        for item in items:
+            try:
+                self.put(*item)
+            except NameTakenError as error:
+                taken = error
+        if taken is not None:
+            raise taken
+
+
+@pytest.mark.parametrize("put", ["put", "put_ahead"])
+def test_a_put_whose_response_was_lost_is_found_to_be_done(put: str) -> None:
+    pieces = Pieces(RepeatingStore())
+    batch = pieces.batch()
+    frames = [EVERY_TYPE, large()]
+    refs = batch.add(frames)
+    assert not getattr(batch, put)()
+    for ref, frame in zip(refs, frames, strict=True):
+        assert_frame_equal(pieces.read(ref), frame)
+
+
+@pytest.mark.parametrize("put", ["put", "put_ahead"])
+def test_a_name_that_has_other_bytes_is_refused(put: str) -> None:
+    store = MemoryStore()
+    batch = Pieces(store).batch()
+    (ref,) = batch.add([EVERY_TYPE])
+    store.put(ref.file, [b"others'"])
+    with pytest.raises(NameTakenError):
+        getattr(batch, put)()
+    assert store.read(ref.file).to_pybytes() == b"others'"

@@ -221,6 +221,20 @@ def test_a_server_that_ignores_conditions(s3_store, monkeypatch, recwarn):
     assert s3_store._fs.find(s3_store._root) == []
 
 
+def test_a_trial_whose_response_was_lost(s3_store, monkeypatch, recwarn):
+    """The client repeats the write, and is refused the name that it has."""
+    put = s3_store._fs.pipe_file
+
+    def repeated(path, content, mode):
+        put(path, content, mode=mode)
+        put(path, content, mode=mode)
+
+    monkeypatch.setattr(s3_store._fs, "pipe_file", repeated)
+    with s3_store.lock():
+        assert not [each for each in recwarn if issubclass(each.category, CheckpointWarning)]
+    assert s3_store._fs.find(s3_store._root) == []
+
+
 def test_a_file_system_without_exclusive_writes(tmp_path):
     """Files appear whole all the same, and the writer is told."""
     store = store_at(f"plain://{tmp_path}/checkpoint")

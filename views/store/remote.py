@@ -351,7 +351,9 @@ class FsspecStore:
             return False
         path = f"{self._root}/.exclusive-{secrets.token_hex(8)}"
         with refusing(self.url, LOCK, "locked"):
-            self._write(path, b"first")
+            # The name is drawn by lot: if it is taken, by this write, whose response was lost and which was repeated.
+            with suppress(FileExistsError):
+                self._write(path, b"first")
             try:
                 self._write(path, b"second")
             except FileExistsError:
