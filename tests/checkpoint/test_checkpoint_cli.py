@@ -147,6 +147,16 @@ def test_a_compacted_checkpoint_is_small_and_goes_on(path: Path) -> None:
     assert said.startswith("0 commits and 0 files (0 B) deleted")
 
 
+def test_a_commit_without_files_of_its_own_is_deleted_without_a_word_about_their_age(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with ec.Engine(checkpoint=path) as engine:
+        engine.view("v", engine.source("s", {"x": pl.Int64}).select("x"))
+        engine.push("s", {"x": [1]})
+    run("compact", path, "--grace", "0s")
+    (said,) = lines(run("compact", path, "--grace", "0s"))
+    assert said.startswith("1 commit and 0 files (0 B) deleted")
+
+
 def test_a_checkpoint_is_cut_into_buckets_and_back(path: Path) -> None:
     assert lines(run("rebucket", path, "--buckets", "4")) == ["1 to 4 buckets, at epoch 6"]
     assert lines(run("rebucket", path, "--buckets", "4")) == ["4 buckets already; nothing was written"]
@@ -175,7 +185,7 @@ def test_who_writes_keeps_others_out(path: Path) -> None:
 def test_where_there_is_no_checkpoint_nothing_is_made(command: list[str], tmp_path: Path) -> None:
     result = run(command[0], tmp_path / "nothing", *command[1:])
     assert result.exit_code == 1
-    assert "no checkpoint" in result.stderr
+    assert "there is no checkpoint here; give the folder" in result.stderr
     assert not (tmp_path / "nothing").exists()
     (tmp_path / "notes.txt").write_text("mine")
     result = run(command[0], tmp_path, *command[1:])

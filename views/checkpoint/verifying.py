@@ -60,7 +60,9 @@ def _verified(store: Store) -> Verified:
     try:
         if not is_checkpoint(store):
             if acknowledged is None:
-                raise CheckpointError(f"{store.url}: holds no checkpoint")
+                raise CheckpointError(
+                    f"{store.url}: there is no checkpoint here; give the folder that was given to an engine or a run"
+                )
             faults.append(Fault(MARKER, "is missing"))
     except (MissingFileError, CorruptFileError) as error:
         faults.append(Fault(MARKER, _without_name(error, MARKER)))

@@ -156,7 +156,7 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
             f"{counted(swept.commits, 'commit')} and {counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
             f"{merged}the last commit is that of epoch {commit.epoch:,}"
         )
-        if swept.commits and not swept.files:
+        if swept.commits and not swept.files and seconds:
             _print(f"their files are younger than {grace} and go with a later sweep; at once with --grace 0s")
 
 
