@@ -182,6 +182,24 @@ def test_a_put_whose_answer_was_lost_is_found_to_be_done() -> None:
     assert CommitLog(store).epochs() == [0, 1, 2]
 
 
+def test_a_checkpoint_that_was_deleted_in_use_is_not_begun_anew() -> None:
+    """Its next commit would name states in files that are gone."""
+    store = MemoryStore()
+    log = CommitLog(store)
+    log.append(a_commit(0))
+    log.append(a_commit(1))
+    store.files.clear()
+    store.note = None
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="another writer has committed so many epochs after 1"):
+            log.append(a_commit(2))
+        with pytest.raises(
+            CheckpointError, match="all commits up to epoch 1 are gone: the checkpoint was deleted"
+        ):
+            log.refresh()
+    assert not store.files
+
+
 def test_an_attempt_that_was_given_up_and_was_made_all_the_same_is_not_taken_for_the_next() -> None:
     store = MemoryStore()
     log, late = CommitLog(store), CommitLog(store)

@@ -83,7 +83,7 @@ class CommitLog:
             for first, body in bodies:
                 self._records.add(first, body)
         elif not self._is_there(self._records.firsts[-1]):
-            self._look()  # Others are so far ahead that the records known here are swept.
+            self._look_again(last)
         return self._last
 
     @property
@@ -253,6 +253,21 @@ class CommitLog:
                 self._last, self._differences = self._records.commit(self._records.firsts[-1])
         require_acknowledged(self.store, acknowledged, None if self._last is None else self._last.epoch)
         self._is_read = True
+
+    def _look_again(self, last: Commit) -> None:
+        """Look anew, as others are so far ahead that the records known here are swept.
+
+        Raises:
+            CheckpointError: there is no commit at all. This log stays as it is: it is not that of a new checkpoint, which its
+                next commit would begin without the files that its states need.
+        """
+        log = CommitLog(self.store, full_every=self._full_every)
+        if log.last is None:
+            raise CheckpointError(
+                f"{self.store.url}: all commits up to epoch {last.epoch} are gone: the checkpoint was deleted or moved while it was "
+                "in use; put it back, or make a new engine, which begins a new one"
+            )
+        self._records, self._last, self._differences = log._records, log._last, log._differences
 
     def _put(self, first: int, data: bytes, commit: Commit, items: Sequence[Item]) -> None:
         name = record_name(first)
