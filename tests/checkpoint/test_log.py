@@ -15,6 +15,7 @@ from checkpoint.commits_made import History, a_commit, files_of
 from checkpoint.memory_store import MemoryStore
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, EpochGoneError, MissingFileError
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, PieceRef, StateRecord
+from evercurrent.views.checkpoint.marker import is_checkpoint, put_marker
 from evercurrent.views.store import LocalStore, Store
 from failing_store import FailingStore, InjectedError, Killed, When
 
@@ -455,3 +456,28 @@ def test_what_is_no_json_is_refused_by_the_name_of_its_state() -> None:
     with pytest.raises(CheckpointError, match="state 'b/0' cannot be written as JSON"):
         CommitLog(store).append(a_commit(0, states=states))
     CommitLog(store).append(a_commit(0))
+
+
+class BegunMeanwhile(MemoryStore):
+    """Another process begins the checkpoint just after this one has found no marker."""
+
+    commits = 1
+
+    def read(self, name: str) -> Any:
+        is_first = not self.files
+        try:
+            return super().read(name)
+        except MissingFileError:
+            if is_first:
+                put_marker(self)
+                for epoch in range(self.commits):
+                    CommitLog(self).append(a_commit(epoch))
+            raise
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_checkpoint_that_another_process_begins_at_the_same_time(commits: int) -> None:
+    store = BegunMeanwhile()
+    store.commits = commits
+    assert is_checkpoint(store)
+    assert len(CommitLog(store).epochs()) == commits

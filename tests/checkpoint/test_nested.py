@@ -35,6 +35,14 @@ def test_a_new_one_inside_another_one_is_refused(inside: str, tmp_path: Path) ->
     assert not (tmp_path / "outer" / inside).exists()
 
 
+def test_a_link_into_another_one_is_refused(tmp_path: Path) -> None:
+    pushed_into(tmp_path / "outer")
+    (tmp_path / "link").symlink_to(tmp_path / "outer" / "pieces")
+    with pytest.raises(CheckpointError, match=r"is inside the checkpoint .*outer; give one elsewhere"):
+        pushed_into(tmp_path / "link" / "mine")
+    assert not (tmp_path / "outer" / "pieces" / "mine").exists()
+
+
 def test_one_beside_another_one_is_not(tmp_path: Path) -> None:
     pushed_into(tmp_path / "outer")
     pushed_into(tmp_path / "outer 2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
@@ -43,9 +44,12 @@ def is_checkpoint(store: Store) -> bool:
     try:
         data = store.read(MARKER).to_pybytes()
     except MissingFileError:
-        _require_room(store)
-        _require_apart(store)
-        return False
+        names = [each.name for each in store.list()]
+        if not any(name == MARKER or name.startswith(COMMITS) for name in names):
+            _require_room(store, names)
+            _require_apart(store)
+            return False
+        data = _marker_beside_commits(store)
     _body(f"{store.url}: {MARKER}", data)
     return True
 
@@ -69,12 +73,17 @@ def key_hash_of(store: Store) -> KeyHash:
     return key_hash
 
 
-def _require_room(store: Store) -> None:
-    names = [each.name for each in store.list()]
-    if any(name.startswith(COMMITS) for name in names):
+def _marker_beside_commits(store: Store) -> bytes:
+    """Return the marker of a place with commits, where there was none a moment ago: another process may have begun the checkpoint since."""
+    try:
+        return store.read(MARKER).to_pybytes()
+    except MissingFileError:
         raise MissingFileError(
             f"{store.url}: {MARKER} is missing, and there are commits; restore it from a copy of the checkpoint"
-        )
+        ) from None
+
+
+def _require_room(store: Store, names: Sequence[str]) -> None:
     others = [name for name in names if not name.startswith((PIECES, DELTAS, EXCHANGE, PROBES))]
     if others:
         shown = listed(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
@@ -87,7 +96,9 @@ def _require_apart(store: Store) -> None:
     """Check that the place of a new checkpoint on this machine is not inside another one, which deletes files that it does not know."""
     if "://" in store.url:
         return
-    around = next((folder for folder in Path(store.url).parents if (folder / MARKER).is_file()), None)
+    path = Path(store.url)
+    parents = (*path.parents, *path.resolve().parents)  # A link may lead into one.
+    around = next((folder for folder in parents if (folder / MARKER).is_file()), None)
     if around is not None:
         raise CheckpointError(
             f"{store.url}: the folder is inside the checkpoint {around}; give one elsewhere"
