@@ -12,6 +12,7 @@ from uuid import uuid4
 from evercurrent.core.data.errors import NameTakenError
 
 from ..store import Store
+from ..store.repeated_puts import put_own
 
 WRITERS = "origins/"
 
@@ -59,7 +60,7 @@ def _last(store: Store) -> tuple[int, Writers]:
 
 def _put(store: Store, number: int, writers: Writers) -> None:
     earlier = [each.name for each in store.list(WRITERS)]
-    store.put(f"{WRITERS}{number:012d}", [json.dumps(writers).encode()])
+    put_own(store, f"{WRITERS}{number:012d}", [json.dumps(writers).encode()])
     store.delete_all(earlier)
 
 
@@ -88,5 +89,5 @@ class SinkOffset:
         earlier = [each.name for each in self._store.list(self._folder)]
         name = f"{self._folder}{epoch:012d}"
         if name not in earlier:
-            self._store.put(name, [b""])
+            put_own(self._store, name, [b""])
             self._store.delete_all(earlier)

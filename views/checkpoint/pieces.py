@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from evercurrent.core.columns.key_hash import KeyHash
-from evercurrent.core.data.errors import CorruptFileError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import CorruptFileError, NameTakenError
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..store import Buffer, FileBytes, Item, Store
+from ..store.repeated_puts import are_there, put_all_own
 from .bounded import Bounded
 from .commits import DeltaRef, PieceRef
 from .marker import DELTAS, key_hash_of
@@ -251,13 +252,8 @@ class Batch:
             CheckpointError: the store fails. Some files may be there, which no record names and a sweep deletes.
         """
         files = self._taken()
-        if not files:
-            return
-        try:
-            self._pieces.store.put_all(files)
-        except NameTakenError:
-            if not _are_there(self._pieces.store, files):
-                raise
+        if files:
+            put_all_own(self._pieces.store, files)
 
     def put_ahead(self) -> Sequence[Item]:
         """Write all files except those that are better written with the commit that names them, and return these.
@@ -271,7 +267,7 @@ class Batch:
         try:
             return self._pieces.store.put_ahead(files)
         except NameTakenError:
-            if not _are_there(self._pieces.store, files):
+            if not are_there(self._pieces.store, files):
                 raise
             return ()
 
@@ -314,17 +310,6 @@ class _Together:
         self.frames = frames
         self.rows = sum(frame.height for frame in frames)
         self.content = as_plain_bytes(frames[0] if len(frames) == 1 else pl.concat(frames), key_hash)
-
-
-def _are_there(store: Store, files: Sequence[Item]) -> bool:
-    """Return whether these files are in the store with these bytes.
-
-    Their names are unique, so one that is taken was put by us: the store had lost the response, and put it again.
-    """
-    try:
-        return all(store.read(name).to_pybytes() == b"".join(parts) for name, parts in files)
-    except MissingFileError:
-        return False
 
 
 def _with_epoch(epoch: int, frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from evercurrent.core.data.errors import CorruptFileError
 
 from ..store import Store
+from ..store.repeated_puts import put_own
 from . import new_writer
 
 FOLDER = "readers/"
@@ -28,7 +29,7 @@ def write_note(store: Store, epoch: int, offsets: Mapping[str, int]) -> None:
     text = json.dumps(dict(offsets), sort_keys=True)
     note = json.dumps({"readers": text, "crc": zlib.crc32(text.encode())})
     # The latest note has the greatest name.
-    store.put(f"{FOLDER}{epoch:012d}-{len(earlier):06d}-{new_writer()}.json", [note.encode()])
+    put_own(store, f"{FOLDER}{epoch:012d}-{len(earlier):06d}-{new_writer()}.json", [note.encode()])
     store.delete_all(earlier)
 
 
