@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,11 @@ class Deferred:
         """Return bytes held."""
         return 0 if self._made is None else self._made.nbytes
 
+    @property
+    def is_made(self) -> bool:
+        """Return whether it has been used."""
+        return self._made is not None
+
     def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
         """See ``Directory.match``."""
         return self._directory.match(words, targets)
@@ -133,6 +138,54 @@ class Deferred:
             self._made = directory_of(self._words, is_matched=self._is_matched)
         assert self._made is not None, "there are enough words"
         return self._made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GrowingDirectory:
+    """The directory of ascending words that come part by part, so that it costs nothing when the last one is there.
+
+    ``next_slot`` is the first one whose start is not known. What is written for a part may be written again: so a part that is
+    taken back leaves nothing wrong.
+    """
+
+    starts: npt.NDArray[np.integer[Any]]
+    filter: npt.NDArray[np.uint8] | None
+    next_slot: int = 0
+
+    @staticmethod
+    def of(capacity: int, *, is_matched: bool = True) -> GrowingDirectory:
+        """Return the directory of no words, with room for so many, at least one; with a filter only if it ``is_matched``."""
+        kind = np.int32 if capacity < 2**31 else np.int64
+        starts: npt.NDArray[np.integer[Any]] = np.zeros((1 << _bits_of_slots(capacity)) + 1, kind)
+        is_filtered = is_matched and capacity < FILTERED_BELOW
+        bits = np.zeros(1 << (_bits_of_filter(capacity) - 3), np.uint8) if is_filtered else None
+        return GrowingDirectory(starts, bits)
+
+    def with_part(self, at: int, words: Words) -> GrowingDirectory:
+        """Return the directory with these words, at least one, which begin at this place. Cost: theirs."""
+        shift = np.uint64(65 - (len(self.starts) - 1).bit_length())
+        slots = (words >> shift).view(np.int64)
+        first, last = int(slots[0]), int(slots[-1])
+        self.starts[self.next_slot : first + 1] = at
+        counts = np.bincount(slots - first)
+        self.starts[first + 1 : last + 1] = at + np.cumsum(counts[:-1])
+        if self.filter is not None:
+            prefixes = (words >> np.uint64(65 - (8 * len(self.filter)).bit_length())).view(np.int64)
+            begin, end = int(prefixes[0]) >> 3, (int(prefixes[-1]) >> 3) + 1
+            there = np.zeros((end - begin) << 3, np.bool_)
+            there[prefixes - (begin << 3)] = True
+            self.filter[begin:end] |= np.packbits(there, bitorder="little")
+        return replace(self, next_slot=last + 1)
+
+    def finished(self, size: int) -> Directory:
+        """Return the directory, as all words are there. Cost: none, but for slots behind the last one."""
+        self.starts[self.next_slot :] = size
+        return Directory(self.starts, self.filter)
+
+
+def is_used(directory: Directory | Places | Deferred | None) -> bool:
+    """Return whether words have been looked up in a directory, or it was made to do so."""
+    return directory.is_made if isinstance(directory, Deferred) else directory is not None
 
 
 def places_of_distinct(
@@ -182,8 +235,16 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
     return maybe[same], owners[same]
 
 
+def _bits_of_slots(count: int) -> int:
+    return count.bit_length() - 1
+
+
+def _bits_of_filter(count: int) -> int:
+    return count.bit_length() + 2
+
+
 def _starts(words: Words) -> npt.NDArray[np.integer[Any]]:
-    bits = len(words).bit_length() - 1
+    bits = _bits_of_slots(len(words))
     kind = np.int32 if len(words) < 2**31 else np.int64
     counts = np.zeros((1 << bits) + 1, kind)
     # Chunk by chunk, as the slots of all words at once would take as much room as the words.
@@ -200,7 +261,7 @@ def _starts(words: Words) -> npt.NDArray[np.integer[Any]]:
 
 
 def _filter(words: Words) -> npt.NDArray[np.uint8]:
-    bits = len(words).bit_length() + 2
+    bits = _bits_of_filter(len(words))
     there = np.zeros(1 << bits, np.bool_)
     there[(words >> np.uint64(64 - bits)).view(np.int64)] = True
     return np.packbits(there, bitorder="little")

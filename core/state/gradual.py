@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..columns.directory import Deferred
+from ..columns.dense import SAMPLE, are_close
+from ..columns.directory import FROM, Deferred, Directory, GrowingDirectory, is_used
 from ..columns.kernels import Ints, Keys, Words, stack
 from .run import Layout, Run
 from .run_merge import merge
@@ -41,10 +42,12 @@ NO_WORDS = np.zeros(0, np.uint64)
 class _Columns:
     """The columns of a merged run, with room for ``capacity`` entries, so that memory is taken part by part.
 
-    A part is written behind those before it. If its epoch is discarded, the next one writes in the same place.
+    A part is written behind those before it. If its epoch is discarded, the next one writes in the same place. The ``directory``
+    grows with them where the runs are looked up.
     """
 
     capacity: int
+    directory: GrowingDirectory | None = None
     words: Mapping[str, Words] = field(default_factory=dict)
     sums: Mapping[str, Ints] = field(default_factory=dict)
     payloads: tuple[pl.DataFrame, ...] = ()
@@ -66,7 +69,8 @@ class _Columns:
         for columns, values in ((held, columns_of_words), (sums, part.sums)):
             for name, column in columns.items():
                 column[at : at + len(part)] = values.get(name, 0)
-        return _Columns(self.capacity, held, sums, (*self.payloads, part.payload))
+        directory = None if self.directory is None else self.directory.with_part(at, part.keys.first)
+        return _Columns(self.capacity, directory, held, sums, (*self.payloads, part.payload))
 
     def _room(
         self, held: Mapping[str, Any], values: Mapping[str, Any], dtype: np.dtype[Any]
@@ -80,8 +84,16 @@ class _Columns:
         payload = stack(self.payloads) if self.payloads[0].width else self.payloads[0]
         sums = {name: column[:size] for name, column in self.sums.items()}
         return Run(
-            Keys(words["first"], words.get("second")), payload, sums, rows, Deferred.of(words["first"])
+            Keys(words["first"], words.get("second")), payload, sums, rows, self._directory(words["first"])
         )
+
+    def _directory(self, words: Words) -> Directory | Deferred | None:
+        is_matched = "row" not in self.words
+        # Integers that lie close together are found in a table of them.
+        is_table = is_matched and are_close(words[:SAMPLE], len(words))
+        if self.directory is None or is_table or len(words) < FROM:
+            return Deferred.of(words, is_matched=is_matched)
+        return self.directory.finished(len(words))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +113,10 @@ class GradualMerge:
     @staticmethod
     def of(runs: tuple[Run, ...]) -> GradualMerge:
         """Return the merge of these runs, of which nothing is done."""
-        return GradualMerge(runs, _Columns(sum(map(len, runs))))
+        entries, are_looked_up = sum(map(len, runs)), any(is_used(run.directory) for run in runs)
+        is_matched = runs[0].row_words is None
+        directory = GrowingDirectory.of(entries, is_matched=is_matched) if are_looked_up else None
+        return GradualMerge(runs, _Columns(entries, directory))
 
     @property
     def entries(self) -> int:

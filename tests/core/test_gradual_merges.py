@@ -11,17 +11,20 @@ import polars as pl
 import pytest
 from hypothesis import given
 
+import evercurrent.core.columns.directory as directory_module
 import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.merger as merger_module
+from evercurrent.core.columns.directory import Deferred, Directory
 from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.gradual import GradualMerge
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
+from evercurrent.core.state.run_columns import SUM, run_of_columns
 from evercurrent.core.state.run_merge import FEW_ENTRIES
-from evercurrent.core.state.snapshot import Saved
+from evercurrent.core.state.snapshot import KEY, Saved
 from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile
 
@@ -117,6 +120,8 @@ def test_the_same_rows_are_there_at_any_time(
         patches.setattr(merger_module, "AT_ONCE", 0)
         patches.setattr(gradual_module, "AHEAD", ahead)
         patches.setattr(gradual_module, "STEP", step)
+        patches.setattr(directory_module, "FROM", 1)
+        patches.setattr(gradual_module, "FROM", 1)
         spine, now = Spine(kind.layout), Counter[tuple[int, str]]()
         commits: list[tuple[Version, Held]] = [(spine.version, {})]
         for action, given_to_it in steps:
@@ -164,6 +169,35 @@ def test_no_epoch_merges_much_and_few_runs_are_left(monkeypatch: pytest.MonkeyPa
     assert max(work) <= 2000, "30,000 entries are merged, and no epoch merges a tenth of them"
     assert sum(work) <= 8 * 30_000
     assert max(counts) <= 2 * 4 * 6
+
+
+def test_the_directory_of_a_merged_run_is_there_if_others_were_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So no epoch pays for it; and a state that nobody looks up has none."""
+    monkeypatch.setattr(gradual_module, "STEP", 16)
+    draw = np.random.default_rng(8)
+    keys = [Keys(np.sort(draw.integers(0, 2**63, 20_000)).astype(np.uint64) * np.uint64(2)) for _ in range(2)]
+    for is_looked_up in (True, False):
+        columns = [pl.DataFrame({KEY: each.first, SUM + DIFF: np.ones(20_000, np.int64)}) for each in keys]
+        runs = tuple(run_of_columns(Layout(), each) for each in columns)
+        for run in runs if is_looked_up else ():
+            run.match(run.keys)
+        merge = GradualMerge.of(runs)
+        while not merge.is_complete:
+            merge, _ = merge.advanced(Layout(), 10)
+        (merged,) = merge.result()
+        directory, expected = merged.directory, Directory.of(merged.keys.first)
+        assert expected is not None
+        assert expected.filter is not None
+        if not is_looked_up:
+            assert isinstance(directory, Deferred)
+            assert not directory.is_made
+            continue
+        assert isinstance(directory, Directory)
+        assert directory.filter is not None
+        assert directory.starts.tolist() == expected.starts.tolist()
+        assert directory.filter.tolist() == expected.filter.tolist()
 
 
 def test_what_is_merged_does_not_depend_on_discarded_epochs(monkeypatch: pytest.MonkeyPatch) -> None:

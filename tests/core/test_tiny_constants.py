@@ -7,6 +7,7 @@ cut down to a few values, which sends every look-up, merge and grouping through 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,7 @@ import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
 import evercurrent.core.state.run_merge as run_merge_module
 import evercurrent.core.state.waiting as waiting_module
-from evercurrent.core.columns.directory import Directory
+from evercurrent.core.columns.directory import Directory, GrowingDirectory, _starts
 from evercurrent.core.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.lookup import KeyRows, all_rows, first_rows, rows_change
@@ -285,6 +286,31 @@ def test_a_directory_finds_what_bisection_finds(
     maybe = directory.maybe(asked)
     assert maybe is not None
     assert set(np.flatnonzero(np.isin(asked, held)).tolist()) <= set(maybe.tolist())
+
+
+@given(
+    words=st.lists(WORDS, min_size=1, max_size=50),
+    wanted=st.lists(WORDS, max_size=20),
+    cuts=st.lists(st.integers(1, 50), max_size=4),
+    spare=st.integers(0, 40),
+)
+def test_a_directory_that_grows_finds_what_bisection_finds(
+    words: list[int], wanted: list[int], cuts: list[int], spare: int
+) -> None:
+    """Each part is written twice, at first with more words behind it, as where the epoch of a merge is discarded."""
+    held, asked = np.array(sorted(words), np.uint64), np.array([*wanted, *words], np.uint64)
+    growing = GrowingDirectory.of(len(held) + spare)
+    bounds = sorted({0, len(held), *(cut for cut in cuts if cut < len(held))})
+    for start, end in itertools.pairwise(bounds):
+        growing.with_part(start, held[start : end + 3])
+        growing = growing.with_part(start, held[start:end])
+    directory = growing.finished(len(held))
+    assert directory.search(held, asked).tolist() == np.searchsorted(held, asked).tolist()
+    maybe = directory.maybe(asked)
+    assert maybe is not None
+    assert set(np.flatnonzero(np.isin(asked, held)).tolist()) <= set(maybe.tolist())
+    if not spare:
+        assert directory.starts.tolist() == _starts(held).tolist()
 
 
 def keys_of(pairs: Sequence[tuple[int, int]]) -> Keys:

@@ -12,9 +12,11 @@ from evercurrent.core.eventtime.windows.holds import held_at_of, is_held, with_h
 from evercurrent.core.state.partitioning import of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
+from evercurrent.core.state.spine import Spine
 
 from ..store import Item
 from .commits import Commit, DeltaRef, PieceRef, StateRecord
+from .early import EarlyPieces
 from .pieces import Batch, Pieces
 
 MAPPED_SHARE = 16
@@ -54,6 +56,7 @@ class Saver:
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
         self._kept: dict[str, _WrittenState] = {}
+        self.early = EarlyPieces(pieces)
 
     def write(self, states: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
         """Write the new pieces of these states together. Cost: the new pieces.
@@ -85,11 +88,17 @@ class Saver:
         batch, begun = self._begun(states, deltas)
         return replace(begun, items=batch.put_ahead())
 
+    def write_early(self, states: Mapping[str, State]) -> None:
+        """Begin to write large pieces of these states, which the next commits will name. Cost: the number of pieces."""
+        spines = {name: state for name, state in states.items() if isinstance(state, Spine)}
+        self.early.begin(spines, {name: last.pieces for name, last in self._kept.items()})
+
     def keep(self, begun: Begun) -> None:
         """Remember the places of pieces that were begun and are now on disk."""
         for name, after in begun.states.items():
             before = self._kept.get(name)
             self._kept[name] = after
+            self.early.keep(name, after.pieces)
             if before is not None and before.record.pieces is after.record.pieces:
                 continue
             old = set(before.record.pieces) if before is not None else set()
@@ -181,9 +190,14 @@ class Saver:
             if (refs_before := self._refs(name, saved)) is not None
         }
         batch = self._pieces.batch()
-        frames = [states[name][0].columns_of(piece) for name, pieces in new.items() for piece in pieces]
-        refs = iter(batch.add(frames))
-        new_refs = {name: {piece: next(refs) for piece in pieces} for name, pieces in new.items()}
+        early = {name: self.early.refs(name, pieces) for name, pieces in new.items()}
+        others = {
+            name: [piece for piece in pieces if piece not in early[name]] for name, pieces in new.items()
+        }
+        refs = iter(
+            batch.add([states[name][0].columns_of(piece) for name in others for piece in others[name]])
+        )
+        new_refs = {name: early[name] | {piece: next(refs) for piece in others[name]} for name in new}
         written = batch.add_deltas(deltas)
         written_states = {
             name: self._next(name, state, saved, new_refs.get(name, {}))

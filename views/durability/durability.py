@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import time
-import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -56,6 +55,9 @@ SWEEP_EVERY = 64
 
 MOST_WAITING, MOST_SECONDS = 512, 0.5
 """The most epochs, and the longest time, for which only the input is on disk; the next epoch commits all of them."""
+
+PATIENCE = 2
+"""So many times that long, and as many bytes, may be on disk as input only, while the pieces that a commit would wait for are written."""
 
 
 class Durability:
@@ -235,15 +237,15 @@ class Durability:
         self, now: Now, epoch_input: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
     ) -> None:
         """Begin to write the input of an epoch to disk, if that makes it durable; ``append`` waits for it."""
-        opened = self._now()
+        opened, patience = self._now(), PATIENCE if self._now().saver.early.is_writing else 1
         with interrupts_deferred():  # An entry that is begun has to be noted, or it could not be taken back.
             opened.is_logging = opened.waits = (
                 opened.inputs is not None
                 and opened.may_log
                 and not opened.is_due
                 and len(opened.past.waiting) + 1 < MOST_WAITING
-                and time.monotonic() - opened.committed_at < MOST_SECONDS
-                and opened.inputs.begin(now, epoch_input, arrived, delivered)
+                and time.monotonic() - opened.committed_at < patience * MOST_SECONDS
+                and opened.inputs.begin(now, epoch_input, arrived, delivered, patience=patience)
             )
 
     def logged_before(self) -> None:
@@ -314,20 +316,17 @@ class Durability:
             self._take_back(opened)
 
     def tidy(self) -> None:
-        """Keep to the limit of memory, and now and then delete files that nothing names. Called between epochs.
+        """Keep to the limit of memory, delete files that nothing names now and then, and begin to write what will be named.
 
-        A failure here is only a warning: the epoch is done, and the files will be deleted later.
+        Called between epochs. A failure is only a warning: the epoch is done.
         """
         opened = self._now()
         if not opened.past.waiting:
             opened.residence.keep_within()
-        if opened.commits < SWEEP_EVERY:
-            return
-        opened.commits = 0
-        try:
-            opened.log.sweep(self._checkpoint.keep, self._checkpoint.grace_seconds)
-        except CheckpointError as error:
-            warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=4)
+        if opened.commits >= SWEEP_EVERY:
+            opened.sweep(self._checkpoint)
+        # A sweep, which comes only after a commit, would delete what none names yet.
+        opened.saver.write_early(opened.states)
 
     def flush(self, metadata: CommitMetadata) -> None:
         """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.
@@ -355,6 +354,7 @@ class Durability:
         try:
             if self._open is not None and self._ended is None:
                 self.flush(metadata)
+                self._open.saver.early.close()
                 if self._open.inputs is not None:
                     self._open.inputs.remove()
         finally:

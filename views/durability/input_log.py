@@ -67,14 +67,23 @@ class InputLog:
         self._log = log
 
     def begin(
-        self, now: Now, epoch_input: EpochInput, arrived: Mapping[str, Delta], delivered: Mapping[str, int]
+        self,
+        now: Now,
+        epoch_input: EpochInput,
+        arrived: Mapping[str, Delta],
+        delivered: Mapping[str, int],
+        *,
+        patience: int = 1,
     ) -> bool:
-        """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead."""
+        """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead.
+
+        So is one for which the log is ``FULL``, as many times as ``patience`` says.
+        """
         if not self._log.is_ours:
             return False
         frames = [*(delta.frame for delta in arrived.values()), *(each.frame for each in epoch_input.refused)]
         nbytes = sum(frame.estimated_size() for frame in frames)
-        if epoch_input.fires or nbytes > MOST_BYTES or self._log.size > FULL:
+        if epoch_input.fires or nbytes > MOST_BYTES or self._log.size > patience * FULL:
             return False
         try:
             streams = [_as_stream(delta.frame) for delta in arrived.values()]

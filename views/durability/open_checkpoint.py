@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine
 
-from ..checkpoint import Commit, CommitLog, DeltaRef, Saver, new_writer, versions
+from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Saver, new_writer, versions
 from ..checkpoint.memory_limit import Residence
 from ..checkpoint.piece_files import require_arrow
 from ..checkpoint.rebucket import TOGETHER
@@ -99,6 +100,14 @@ class OpenCheckpoint:
             "resident_bytes": self.residence.held,
             "resident_limit": self.residence.limit,
         }
+
+    def sweep(self, options: Checkpoint) -> None:
+        """Delete files that no commit names that is to be kept. A failure is only a warning: they will be deleted later."""
+        self.commits = 0
+        try:
+            self.log.sweep(options.keep, options.grace_seconds)
+        except CheckpointError as error:
+            warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=5)
 
     def commit_of(
         self,

@@ -37,13 +37,15 @@ from .protocol import (
     size_of,
 )
 from .refusals import missing, not_noted, refusal, refusing, taken
-from .syncing import all_at_once, one_by_one
+from .syncing import OneThread, all_at_once
 
 WRITTEN = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 """The fields in which file systems of fsspec give the time of a write."""
 
 PASSWORD = re.compile(r"(://[^/@:]*):[^/@]*@")
 LAST_SLASHES = re.compile(r"(?<![:/])/+$")
+
+_notes = OneThread("evercurrent-notes")
 
 
 class FsspecStore:
@@ -215,7 +217,7 @@ class FsspecStore:
     def _write_note(self, note: Acknowledged) -> Future[None]:
         self._noted = note
         write = partial(self._fs.pipe_file, f"{self._root}/{ACKNOWLEDGED}", note.as_bytes())
-        self._note = one_by_one(write)
+        self._note = _notes.begin(write)
         return self._note
 
     def _end_note(self) -> None:

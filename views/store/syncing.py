@@ -11,6 +11,7 @@ AT_ONCE = 8
 """How many waits for a disk or a server run together, as both serve several in the time of one."""
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def sync_data(descriptor: int) -> None:
@@ -61,24 +62,29 @@ def all_at_once(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         each.result()
 
 
-def one_by_one(work: Callable[[], None]) -> Future[None]:
-    """Call ``work`` in a background thread, after all earlier calls; the returned future holds its errors."""
-    global _process, _one
-    if is_ending():
-        future: Future[None] = Future()
-        try:
-            work()
-            future.set_result(None)
-        except Exception as error:
-            future.set_exception(error)
-        return future
-    if _one is None or _process != os.getpid():  # Threads do not survive ``fork``.
-        _process, _one = os.getpid(), ThreadPoolExecutor(1, "evercurrent-notes")
-    return _one.submit(work)
+class OneThread:
+    """A background thread that calls functions one after another; it is started with the first one."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process = 0
+        self._pool: ThreadPoolExecutor | None = None
 
-_process = 0
-_one: ThreadPoolExecutor | None = None
+    def begin(self, work: Callable[[], Result]) -> Future[Result]:
+        """Call ``work`` after all earlier calls; the returned future holds its result or error.
+
+        While the interpreter ends, it is called in this thread.
+        """
+        if is_ending():
+            future: Future[Result] = Future()
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+            return future
+        if self._pool is None or self._process != os.getpid():  # Threads do not survive ``fork``.
+            self._process, self._pool = os.getpid(), ThreadPoolExecutor(1, self._name)
+        return self._pool.submit(work)
 
 
 def is_ending() -> bool:

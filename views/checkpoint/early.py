@@ -1,0 +1,85 @@
+"""Large pieces of states are written beside the epochs, before a commit names them, so that no epoch waits for all of their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from evercurrent.core.state.run import Run
+from evercurrent.core.state.spine import Spine
+
+from ..store.syncing import OneThread
+from .commits import PieceRef
+from .pieces import Pieces
+
+EARLY = 4 << 20
+"""Pieces from this many bytes on are written before a commit is due. Smaller ones are merged more often than commits are made."""
+
+_thread = OneThread("evercurrent-pieces")
+
+
+class EarlyPieces:
+    """The pieces that no commit names yet and whose files are there, or are being written by a thread of the process.
+
+    A file that no commit will name, as its piece was merged before, is deleted; after a crash a sweep deletes it.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._begun: dict[tuple[str, Run], Future[PieceRef]] = {}
+        self._deletion: Future[None] | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Return whether one of them is being written."""
+        return not all(future.done() for future in self._begun.values())
+
+    def begin(self, spines: Mapping[str, Spine], named: Mapping[str, Collection[Any]]) -> None:
+        """Begin to write large runs of these spines' last commits, except those that are named; delete what became useless.
+
+        Cost: the number of runs.
+        """
+        large = [
+            (name, run)
+            for name, spine in spines.items()
+            for run in spine.version.parts[0]
+            if run.size >= EARLY >> 10 and run.nbytes >= EARLY and run not in named.get(name, ())
+        ]
+        if self._begun:
+            self._drop(self._begun.keys() - set(large))
+        for name, run in large:
+            if (name, run) not in self._begun:
+                self._begun[name, run] = _thread.begin(partial(self._write, spines[name], run))
+
+    def refs(self, name: str, pieces: Iterable[Any]) -> dict[Any, PieceRef]:
+        """Return the places of those of a state's pieces whose files are there, waiting for those that are being written.
+
+        A piece that could not be written is not among them.
+        """
+        begun = {piece: self._begun[name, piece] for piece in pieces if (name, piece) in self._begun}
+        return {piece: future.result() for piece, future in begun.items() if future.exception() is None}
+
+    def keep(self, name: str, pieces: Iterable[Any]) -> None:
+        """Note that a commit names these pieces of a state, so that they are as all others now."""
+        for piece in pieces:
+            self._begun.pop((name, piece), None)
+
+    def close(self) -> None:
+        """Delete all files that no commit names, waiting for those that are being written."""
+        for future in self._begun.values():
+            future.exception()
+        self._drop(self._begun.keys())
+        if self._deletion is not None:
+            self._deletion.exception()
+
+    def _write(self, spine: Spine, run: Run) -> PieceRef:
+        return self._pieces.write([spine.columns_of(run)])[0]
+
+    def _drop(self, useless: Collection[tuple[str, Run]]) -> None:
+        done = [each for each in useless if self._begun[each].done()]
+        futures = [self._begun.pop(each) for each in done]
+        files = [future.result().file for future in futures if future.exception() is None]
+        if files:
+            self._deletion = _thread.begin(partial(self._pieces.store.delete_all, files))
