@@ -185,3 +185,27 @@ def test_a_deep_chain_is_explained() -> None:
     engine.push("rows", {"n": [7, 2_000]})
     assert "refuses it: the condition is false for 1 row" in view.why({"n": 7})
     assert view.lineage({"n": 2_000})["rows"].rows() == [(2_000, 1)]
+
+
+@pytest.mark.parametrize("mode", ["accumulating", "retracting", "discarding"])
+def test_windows_without_a_key_are_not_listed(mode: Any) -> None:
+    """Of a window whose rows are retracted, or discarded with its last pane, no key is kept: there is nothing to emit of it."""
+    engine = ec.Engine()
+    rows = engine.source(
+        "rows",
+        {"k": pl.String, "at": pl.Datetime("us")},
+        kind="diffs",
+        event_time="at",
+        watermark=ec.bounded_delay("1h"),
+    )
+    windows = (
+        rows.window(ec.fixed("10m")).trigger(ec.after_watermark(early=ec.after_count(2))).accumulate(mode)
+    )
+    view = engine.view("view", windows.group_by("k").agg(n=pl.len()))
+    for keys, diff in (("gone", 1), ("emitted", 1), ("emitted", 1), ("gone", -1), ("waits", 1)):
+        engine.push("rows", {"k": [keys], "at": [datetime(2026, 1, 1)], "_diff": [diff]})
+    listed = [line for line in str(view.why()).splitlines() if line.startswith("k ")]
+    assert all("None" not in line for line in listed)
+    assert {line.split(",")[0] for line in listed} - {"k gone"} == (
+        {"k waits"} if mode == "discarding" else {"k waits", "k emitted"}
+    )

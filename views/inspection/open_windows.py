@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Index, Keys, gather, stack
+from evercurrent.core.columns.kernels import Keys, Mask, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
-from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING, ROWS
+from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.spine import Spine
 
@@ -52,33 +52,39 @@ class OpenWindows:
 
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
-    """Return all open windows of the grouping at this place. Cost: all of them."""
+    """Return all open windows of the grouping at this place, but for those whose keys are kept nowhere. Cost: all of them.
+
+    These have no pane to emit: all rows of a window were retracted before it emitted one, or it has discarded them with its last one.
+    """
     tracker, group = compiled.trackers[place], compiled.groupings[place]
     run = tracker.spine.merged()
     is_open = np.flatnonzero(run.sums.get(OPEN, np.zeros(len(run), np.int64)))
     keys = run.keys.take(is_open)
-    state = {name: column[is_open] for name, column in run.sums.items()}
+    is_named, frame = group.are_named(keys), group.names(keys)
+    if (panes := compiled.panes.get(place)) is not None:
+        frame = _with_emitted_names(frame, panes.emitted, keys, is_named)
+    named = np.flatnonzero(is_named)
+    keys, frame = keys.take(named), gather(frame, named)
+    state = {name: column[is_open[named]] for name, column in run.sums.items()}
     state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
     schema = plan[place].schema
-    frame = group.names(keys)
-    if (panes := compiled.panes.get(place)) is not None:
-        is_empty = state.get(ROWS, np.zeros(len(keys), np.int64)) == 0
-        frame = _with_emitted_names(frame, panes.emitted, keys, np.flatnonzero(is_empty))
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
     return OpenWindows(keys, frame, state)
 
 
-def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, empty: Index) -> pl.DataFrame:
-    """Return the key columns of windows, of those in ``empty`` from the pane that they emitted.
+def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, is_named: Mask) -> pl.DataFrame:
+    """Return the key columns of windows, of those that are not named from the pane that they emitted: then they are.
 
     A group whose rows are all retracted is in no run once they are merged, and its pane is still to be retracted.
     """
-    panes = all_rows(emitted, keys.take(empty))
+    others = np.flatnonzero(~is_named)
+    panes = all_rows(emitted, keys.take(others))
     if not len(panes.owners):
         return frame
     place = np.arange(len(keys))
-    place[empty[panes.owners]] = len(keys) + np.arange(len(panes.owners))
+    place[others[panes.owners]] = len(keys) + np.arange(len(panes.owners))
+    is_named[others[panes.owners]] = True
     return gather(stack([frame, panes.payload.select(frame.columns)]), place)
 
 
