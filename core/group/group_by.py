@@ -245,11 +245,10 @@ class GroupBy(Operator):
         return frame_of(self._key_columns(keys, spine))
 
     def are_named(self, keys: Keys) -> Mask:
-        """Return which of these ascending, distinct groups have key columns in the state, or in their words."""
-        named = np.full(len(keys), self._one_word or not self._spec.keys)
-        for run in () if named.all() else self.spine.runs:
-            named[run.match(keys)[0]] = True
-        return named
+        """Return which of these ascending, distinct groups have key columns that do not go when runs are merged."""
+        if self._one_word or not self._spec.keys:
+            return np.ones(len(keys), np.bool_)
+        return self._exists(self.spine.at(self.spine.version).totals(keys), len(keys))
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows from the state, as of the versions ``at`` of the states it ``reads``. Cost: the state."""

@@ -47,15 +47,9 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seen(engine: ec.Engine) -> dict[str, Any]:
-    """All that can be seen, without the order of rows.
-
-    Nor with the names of windows in ``why()``: a window whose panes are discarded has its name until runs are merged.
-    """
+    """All that can be seen, without the order of rows."""
     found = state(engine)
-    found["why"] = {
-        name: sorted(line for line in lines.splitlines() if not line.startswith("k "))
-        for name, lines in found["why"].items()
-    }
+    found["why"] = {name: sorted(lines.splitlines()) for name, lines in found["why"].items()}
     found["held"] = {name: rows_of(view.read()) for name, view in engine.views.items()}
     found["ledger"] = sorted(found["ledger"], key=repr)
     found["said"] = {name: [*map(rows_of, view.deltas())] for name, view in engine.views.items()}
