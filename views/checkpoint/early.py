@@ -78,8 +78,7 @@ class EarlyPieces:
         return self._pieces.write([spine.columns_of(run)])[0]
 
     def _drop(self, useless: Collection[tuple[str, Run]]) -> None:
-        done = [each for each in useless if self._begun[each].done()]
-        futures = [self._begun.pop(each) for each in done]
+        futures = [self._begun.pop(each) for each in [*useless] if self._begun[each].done()]
         files = [future.result().file for future in futures if future.exception() is None]
         if files:
             self._deletion = _thread.begin(partial(self._pieces.store.delete_all, files))
