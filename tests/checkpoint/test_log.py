@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
 from typing import Any
 
 import pytest
@@ -199,6 +200,22 @@ def test_a_checkpoint_that_was_deleted_in_use_is_not_begun_anew() -> None:
         ):
             log.refresh()
     assert not store.files
+
+
+def test_a_folder_that_was_emptied_in_use_gets_no_commit(tmp_path: Any) -> None:
+    """Also not by the holder of its lock, who writes files together with a record."""
+    store = LocalStore(tmp_path / "checkpoint")
+    log = CommitLog(store)
+    with store.lock():
+        log.append(a_commit(0), [("pieces/0", [b"x"])])
+        for name in ("commits", "pieces"):
+            shutil.rmtree(tmp_path / "checkpoint" / name)
+            (tmp_path / "checkpoint" / name).mkdir()
+        with pytest.raises(
+            CheckpointError, match="or the checkpoint was deleted; what was to be committed now is not"
+        ):
+            log.append(a_commit(1), [("pieces/1", [b"x"])])
+    assert not list((tmp_path / "checkpoint" / "pieces").iterdir())
 
 
 def test_an_attempt_that_was_given_up_and_was_made_all_the_same_is_not_taken_for_the_next() -> None:

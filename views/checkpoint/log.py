@@ -116,11 +116,10 @@ class CommitLog:
         whole = whole or last is None or differences >= self._full_every
         body = commit.as_json() if last is None or whole else difference(last, commit)
         before = self._records.firsts[-1] if self._records.firsts else None
-        # A writer with items has the lock, so no other process has swept.
-        if before is not None and not items and not self._is_there(before):
+        if before is not None and not self._is_there(before):
             raise CheckpointError(
-                f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted; what "
-                "was to be committed now is not; make a new engine to go on from the last commit"
+                f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted, or "
+                "the checkpoint was deleted; what was to be committed now is not; make a new engine to go on from the last commit"
             )
         body = {"before": before, "whole": whole, **body}
         self._put(first, encoded_record(body), commit, items)
