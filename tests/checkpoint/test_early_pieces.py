@@ -120,14 +120,14 @@ def test_what_no_commit_will_name_is_deleted(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_closed_leaves_no_file_that_no_commit_names(tmp_path: Path) -> None:
-    """Also where it is closed while they are being written."""
+    """Also where it is closed while one is being written that was merged since; what is not begun then is not written."""
     store = Watched(tmp_path)
     with opened(store) as engine:
         store.may_put.clear()
         for epoch in range(60):
             push(engine, epoch)
         threading.Timer(0.2, store.may_put.set).start()
-    assert len(store.put_names) > 30
+    assert 0 < len(store.put_names) < 30
     assert {name for name in store.pieces() if name in store.put_names} <= named(store)
 
 

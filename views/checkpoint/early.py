@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from evercurrent.core.state.protocol import State
 from evercurrent.core.state.run import Run
 from evercurrent.core.state.spine import Spine
 
@@ -36,22 +37,23 @@ class EarlyPieces:
         """Return whether one of them is being written."""
         return not all(future.done() for future in self._begun.values())
 
-    def begin(self, spines: Mapping[str, Spine], named: Mapping[str, Collection[Any]]) -> None:
-        """Begin to write large runs of these spines' last commits, except those that are named; delete what became useless.
+    def begin(self, states: Mapping[str, State], is_named: Callable[[str, Run], bool]) -> None:
+        """Begin to write large runs of these states' last commits, except those that are named; delete what became useless.
 
         Cost: the number of runs.
         """
-        large = [
-            (name, run)
-            for name, spine in spines.items()
+        large = {
+            (name, run): spine
+            for name, spine in states.items()
+            if isinstance(spine, Spine)
             for run in spine.version.parts[0]
-            if run.size >= EARLY >> 10 and run.nbytes >= EARLY and run not in named.get(name, ())
-        ]
+            if run.size >= EARLY >> 10 and run.nbytes >= EARLY and not is_named(name, run)
+        }
         if self._begun:
-            self._drop(self._begun.keys() - set(large))
-        for name, run in large:
+            self._drop(self._begun.keys() - large.keys())
+        for (name, run), spine in large.items():
             if (name, run) not in self._begun:
-                self._begun[name, run] = _thread.begin(partial(self._write, spines[name], run))
+                self._begun[name, run] = _thread.begin(partial(self._write, spine, run))
 
     def refs(self, name: str, pieces: Iterable[Any]) -> dict[Any, PieceRef]:
         """Return the places of those of a state's pieces whose files are there, waiting for those that are being written.
@@ -78,7 +80,13 @@ class EarlyPieces:
         return self._pieces.write([spine.columns_of(run)])[0]
 
     def _drop(self, useless: Collection[tuple[str, Run]]) -> None:
-        futures = [self._begun.pop(each) for each in [*useless] if self._begun[each].done()]
-        files = [future.result().file for future in futures if future.exception() is None]
+        files = []
+        for each in [*useless]:
+            future = self._begun[each]
+            if future.cancel():
+                del self._begun[each]
+            elif future.done():
+                del self._begun[each]
+                files += [future.result().file] if future.exception() is None else []
         if files:
             self._deletion = _thread.begin(partial(self._pieces.store.delete_all, files))

@@ -12,7 +12,6 @@ from evercurrent.core.eventtime.windows.holds import held_at_of, is_held, with_h
 from evercurrent.core.state.partitioning import of_buckets
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
-from evercurrent.core.state.spine import Spine
 
 from ..store import Item
 from .commits import Commit, DeltaRef, PieceRef, StateRecord
@@ -90,8 +89,7 @@ class Saver:
 
     def write_early(self, states: Mapping[str, State]) -> None:
         """Begin to write large pieces of these states, which the next commits will name. Cost: the number of pieces."""
-        spines = {name: state for name, state in states.items() if isinstance(state, Spine)}
-        self.early.begin(spines, {name: last.pieces for name, last in self._kept.items()})
+        self.early.begin(states, lambda name, run: name in self._kept and run in self._kept[name].pieces)
 
     def keep(self, begun: Begun) -> None:
         """Remember the places of pieces that were begun and are now on disk."""
