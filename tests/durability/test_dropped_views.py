@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 import evercurrent as ec
 from durability.observing import delta_epochs
-from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.partitioned.driver import Epochs
@@ -79,7 +78,11 @@ def test_the_position_of_a_source_goes_with_it_whoever_drops_it(tmp_path: Path) 
         assert engine.positions == {"a": 5}
 
 
-def test_rows_that_have_met_in_one_bucket_for_the_sake_of_their_order_are_not_looked_for_in_others(
+def arrived(epochs: Epochs, batch: pl.DataFrame, instant: int) -> list[Any]:
+    return [epochs.runner.arrive(instant, 0, {"rows": batch})]
+
+
+def test_rows_that_have_met_in_one_bucket_for_the_sake_of_their_order_are_in_others_without_it(
     tmp_path: Path,
 ) -> None:
     """A trigger that goes by the order of rows has all of them in one bucket; without it each row has its own."""
@@ -94,16 +97,21 @@ def test_rows_that_have_met_in_one_bucket_for_the_sake_of_their_order_are_not_lo
             engine.view("other", windows.group_by("k").agg(n=pl.len()))
         return engine
 
-    given = pl.DataFrame({"k": range(20), "on": [True] * 20, "at": [datetime(2026, 1, 1)] * 20})
-    rows = given.with_columns(pl.col("at").cast(pl.Datetime("us")), _diff=pl.lit(1, pl.Int64))
-    epochs = in_buckets(tmp_path, declared(with_pattern=True), buckets=4)
-    epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {"rows": rows})], 1, {}, {})
-    with pytest.raises(
-        CheckpointError, match=r"was cut into buckets by the rule 'one', and is by 'words' now"
-    ):
-        in_buckets(tmp_path, declared(with_pattern=False), drop=["other"], buckets=4)
-    remedy = ec.Checkpoint(tmp_path, drop=("other",))
-    with declared(with_pattern=False, checkpoint=remedy) as engine:
-        engine.push("rows", given.with_columns(_diff=-1))
-        assert not engine.views["counts"].read().height
+    of_keys = pl.DataFrame({"k": range(20), "on": [True] * 20, "at": [datetime(2026, 1, 1)] * 20})
+    rows = of_keys.with_columns(pl.col("at").cast(pl.Datetime("us")), _diff=pl.lit(1, pl.Int64))
+    added = dict.fromkeys(range(20), 0)
+    for with_pattern in (True, False):
+        drop = () if with_pattern else ("other",)
+        epochs = in_buckets(tmp_path, declared(with_pattern=with_pattern), drop=drop, buckets=4)
+        for number, batch in enumerate(
+            (rows.head(15), rows.tail(15), rows.slice(3, 9).with_columns(-pl.col("_diff")))
+        ):
+            for key, diff in batch.select("k", "_diff").rows():
+                added[key] += diff
+            arriving = partial(arrived, epochs, batch)
+            epochs.step(arriving, number, {}, {})
+    with declared(with_pattern=False, checkpoint=ec.Checkpoint(tmp_path)) as engine:
+        assert dict(engine.views["counts"].read().select("k", "n").rows()) == {
+            k: n for k, n in added.items() if n
+        }
         assert not engine.ledger().height

@@ -99,7 +99,7 @@ def require_all_states(where: str, match: PlanMatch) -> None:
 
 
 def require_same_buckets(where: str, states: Mapping[str, StateRecord], routes: Mapping[str, Route]) -> None:
-    """Check that states that are kept in one bucket were so, and the others were not.
+    """Check that states that are kept in one bucket were so, and that those that were and are not can be cut by their keys.
 
     Raises:
         CheckpointError: the rows of some meet in other buckets now: names the way out.
@@ -108,9 +108,10 @@ def require_same_buckets(where: str, states: Mapping[str, StateRecord], routes: 
         route, route_before = routes.get(name.rpartition("/")[0]), record.route
         if route is None or route_before is None or not record.pieces:
             continue
-        if (route.kind == "one") != (route_before["kind"] == "one"):
+        before = route_before["kind"]
+        if (before == "one") != (route.kind == "one") and (before, route.kind) != ("one", "words"):
             raise CheckpointError(
-                f"{where}: state {name!r} was cut into buckets by the rule {route_before['kind']!r}, and is by {route.kind!r} now, "
+                f"{where}: state {name!r} was cut into buckets by the rule {before!r}, and is by {route.kind!r} now, "
                 f"as a trigger or a watermark goes by the order of rows: {OPEN_ONCE}"
             )
 
