@@ -55,6 +55,7 @@ from .output.query_progress import in_record, remember
 from .output.registration import register
 from .output.spark_views import InSpark
 from .output.united_rows import UnitedRows
+from .runtime.ended_java import ended
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
 
@@ -363,6 +364,7 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
 
         Raises:
             InputError: that is not a length of time; or the query has ended as a value could not be computed.
+            SparkEndedError: the Java process in which Spark runs has ended.
             EvercurrentError: the query has ended with another error of this package; ``exception()`` has Spark's.
         """
         require_timeout(timeout)
@@ -383,6 +385,27 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
             own = self._batches.error
             if isinstance(own, EvercurrentError):
                 raise own.with_traceback(None) from own.__cause__
+            if self._streaming.has_lost_java:
+                raise ended(self._batches.store.url) from None
+            raise
+
+    @property
+    def name(self) -> str | None:
+        """See ``QueryNames``."""
+        return self._streaming.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """See ``QueryNames``; no query runs whose Java process has ended."""
+        return self._streaming.is_active
+
+    def exception(self) -> Exception | None:
+        """See ``QueryNames``; a ``SparkEndedError`` if the Java process in which Spark ran has ended."""
+        try:
+            return super().exception()
+        except Exception:
+            if self._streaming.has_lost_java:
+                return ended(self._batches.store.url)
             raise
 
     def stop(self) -> None:

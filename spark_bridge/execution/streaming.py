@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.ended_java import has_ended
 from .interruptions import interruption
 from .micro_batches import MicroBatches
 from .spark_checkpoint import location_in_spark
@@ -42,7 +43,8 @@ class Streaming:
         self._batches = batches
         self.rows: Callable[[], DataFrame] = rows
         self._trigger = trigger
-        self._name = name
+        self.name: str | None = name
+        """The name of the query, as Spark shows it."""
         self._one_at_a_time = Lock()
         self._changed = Condition()
         self._is_changing = False
@@ -60,14 +62,25 @@ class Streaming:
     @property
     def is_active(self) -> bool:
         """Whether it runs, or is about to be started again."""
-        return self._is_changing or bool(self.query.isActive)
+        try:
+            return self._is_changing or bool(self.query.isActive)
+        except Exception:
+            if self.has_lost_java:
+                return False
+            raise
+
+    @property
+    def has_lost_java(self) -> bool:
+        """Whether the Java process in which it ran has ended."""
+        return has_ended(self._session)
 
     def _start(self) -> StreamingQuery:
         rows, batches = self.rows(), self._batches
+        self._session = rows.sparkSession
         location = location_in_spark(rows.sparkSession, batches.store.url, batches.folder)
         writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", location)
-        if self._name is not None:
-            writer = writer.queryName(self._name)
+        if self.name is not None:
+            writer = writer.queryName(self.name)
         query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
         batches.log.follow(query, rows.sparkSession)
         return query
@@ -161,7 +174,11 @@ class Streaming:
     def stop(self) -> None:
         """Stop the query. A running micro-batch is abandoned."""
         with self._one_at_a_time:
-            self._stop()
+            try:
+                self._stop()
+            except Exception:
+                if not self.has_lost_java:
+                    raise
         self.ended()
 
     def _stop(self) -> None:

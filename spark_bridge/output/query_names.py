@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -70,6 +69,7 @@ class QueryNames(ABC):
         """Spark's reports of the last micro-batches."""
         return list(self.streaming_query.recentProgress)
 
-    def exception(self) -> StreamingQueryException | None:
+    def exception(self) -> Exception | None:
         """Return the error that ended the query; None if it runs or was stopped."""
-        return self.streaming_query.exception()
+        error: Exception | None = self.streaming_query.exception()
+        return error
