@@ -20,7 +20,7 @@ from .spark_checkpoint import location_in_spark
 from .writer_lock import WriterLock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.01
@@ -76,7 +76,7 @@ class Streaming:
 
     def _start(self) -> StreamingQuery:
         rows, batches = self.rows(), self._batches
-        self._session = rows.sparkSession
+        self._session: SparkSession = rows.sparkSession
         location = location_in_spark(rows.sparkSession, batches.store.url, batches.folder)
         writer = rows.writeStream.foreachBatch(batches).option("checkpointLocation", location)
         if self.name is not None:

@@ -55,7 +55,7 @@ class Saver:
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
         self._kept: dict[str, _WrittenState] = {}
-        self.early = EarlyPieces(pieces)
+        self.early: EarlyPieces = EarlyPieces(pieces)
 
     def write(self, states: Mapping[str, tuple[State, Saved]]) -> dict[str, StateRecord]:
         """Write the new pieces of these states together. Cost: the new pieces.
