@@ -18,6 +18,7 @@ from pyarrow import parquet
 from evercurrent.core.data.errors import NameTakenError, PlanError, first_line
 from evercurrent.views.dataframe.source import Source
 from evercurrent.views.store import Store
+from evercurrent.views.store.repeated_puts import put_own
 
 from ..input.inputs import TAG, arriving
 from ..runtime.spark_types import arrow_schema, frame_to_spark_arrow, spark_schema
@@ -65,7 +66,7 @@ class Arrivals:
         tables = [self._tagged(name, frame) for name, frame in rows.items()]
         table = pa.concat_tables([self._schema.empty_table(), *tables])
         metadata = json.dumps({"at": planned.at, "positions": dict(planned.positions)})
-        self._store.put(_name(batch), [_parquet(table.replace_schema_metadata({PLANNED: metadata}))])
+        put_own(self._store, _name(batch), [_parquet(table.replace_schema_metadata({PLANNED: metadata}))])
 
     def has(self, batch: int) -> bool:
         """Return whether there are rows for a micro-batch."""

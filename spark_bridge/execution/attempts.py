@@ -11,6 +11,7 @@ from evercurrent.views.checkpoint import Commit, begun
 from evercurrent.views.checkpoint.begun import BATCHES, record_of
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
+from evercurrent.views.store.repeated_puts import put_own
 
 from .control_records import Attempt, attempt_as_bytes, attempt_from, fire_as_bytes, fire_from
 from .options import Options, instant_of
@@ -28,7 +29,7 @@ class Attempts:
 
     def request(self, fire: FireRequest) -> None:
         """Request that windows fire with the next micro-batch."""
-        self._store.put(f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
+        put_own(self._store, f"{REQUESTS}/{uuid4().hex}", [fire_as_bytes(fire)])
 
     def of(self, batch: int, epoch: int, last_requests: Sequence[str], *, recorded: bool) -> Attempt:
         """Return the time of a batch, and the windows that are requested to fire; with ``recorded`` that of its record, if there is one.

@@ -10,6 +10,7 @@ from typing import Literal
 from uuid import uuid4
 
 from evercurrent.views.store import Store
+from evercurrent.views.store.repeated_puts import put_own
 
 from .interruptions import interruption
 
@@ -32,7 +33,7 @@ class Holds:
     def begin(self, kind: Kind) -> str:
         """Begin to hold, and return the name by which it is ended."""
         name = f"{HOLDS}/{kind}/{uuid4().hex}"
-        self._store.put(name, [b""])
+        put_own(self._store, name, [b""])
         return name
 
     def end(self, name: str) -> None:

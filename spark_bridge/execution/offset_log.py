@@ -20,6 +20,7 @@ from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
 from evercurrent.views.store import Store
 from evercurrent.views.store.protocol import Item
+from evercurrent.views.store.repeated_puts import put_all_own
 
 FOLDER = "spark"
 """The first folder of Spark's own checkpoint; others have a number after it."""
@@ -56,7 +57,7 @@ def rewritten(store: Store, folder: str, before: Sequence[str], numbered: Sequen
     items: list[Item] = [
         (f"{other}/{name}", [data]) for name, data in _renamed(store.url, contents, before, places)
     ]
-    store.put_all(items)
+    put_all_own(store, items)
     return other
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from evercurrent.core.data.errors import CheckpointError, EvercurrentError, PlanError, first_line
 from evercurrent.views.store import Store, store_at
+from evercurrent.views.store.repeated_puts import put_own
 
 from . import executor_facts
 from .executor_facts import PROBES, gathered, version_of
@@ -65,7 +66,7 @@ def check_executors(spark: SparkSession, needs: Needs) -> None:
     """
     store, token = store_at(needs.url), uuid4().hex
     remedy = UNSET if runs_locally(spark) else SHIP
-    store.put(f"{PROBES}/{token}", [token.encode()])
+    put_own(store, f"{PROBES}/{token}", [token.encode()])
     try:
         try:
             executors = _all_executors(spark, needs.url, token)

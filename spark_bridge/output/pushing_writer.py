@@ -25,6 +25,7 @@ from evercurrent.views.checkpoint.marker import EXCHANGE
 from evercurrent.views.cli.applications import durable, load
 from evercurrent.views.engine.engine import Engine
 from evercurrent.views.store import store_at
+from evercurrent.views.store.repeated_puts import put_own
 
 from ..runtime.spark_types import rows_from_arrow
 from .delta_options import FORMAT, WRITER_OPTIONS
@@ -63,7 +64,7 @@ class PushingWriter(DataSourceStreamArrowWriter):
                 for batch in batches:
                     writer.write_batch(batch)
             name = f"{EXCHANGE}pushed-{uuid4().hex}.arrow"
-            store_at(self._path).put(name, [memoryview(sink.getvalue())])
+            put_own(store_at(self._path), name, [memoryview(sink.getvalue())])
             return Pushed(context.partitionId(), name, query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)

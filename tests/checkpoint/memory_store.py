@@ -99,3 +99,21 @@ class MemoryStore:
     def age(self, seconds: float) -> None:
         """Make all files older."""
         self.files = {name: (content, when - seconds) for name, (content, when) in self.files.items()}
+
+
+class RepeatingStore(MemoryStore):
+    """A store whose client puts each file a second time, as the response to the first put was lost."""
+
+    def put(self, name: str, data: Sequence[Buffer]) -> None:
+        super().put(name, data)
+        super().put(name, data)
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        taken = None
+        for item in items:
+            try:
+                self.put(*item)
+            except NameTakenError as error:
+                taken = error
+        if taken is not None:
+            raise taken

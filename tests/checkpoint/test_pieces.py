@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from checkpoint.memory_store import MemoryStore
+from checkpoint.memory_store import MemoryStore, RepeatingStore
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
 from evercurrent.views.checkpoint import Pieces, piece_files
 from evercurrent.views.checkpoint.bounded import Bounded
@@ -245,24 +245,6 @@ def test_what_is_remembered_is_bounded() -> None:
     held.drop(4)
     held.drop("never")
     assert (len(held), held.nbytes, held.get(5)) == (2, 15, "five")
-
-
-class RepeatingStore(MemoryStore):
-    """A store whose client puts a file a second time, as the response to the first put was lost."""
-
-    def put(self, name: str, data: Any) -> None:
-        super().put(name, data)
-        super().put(name, data)
-
-    def put_all(self, items: Any) -> None:
-        taken: NameTakenError | None = None
-        for item in items:
-            try:
-                self.put(*item)
-            except NameTakenError as error:
-                taken = error
-        if taken is not None:
-            raise taken
 
 
 @pytest.mark.parametrize("put", ["put", "put_ahead"])

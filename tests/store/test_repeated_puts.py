@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+import polars as pl
 import pytest
 
-from checkpoint.memory_store import MemoryStore
+import evercurrent as ec
+from checkpoint.memory_store import MemoryStore, RepeatingStore
 from evercurrent.core.data.errors import NameTakenError
+from evercurrent.spark_bridge.execution.arrivals import Arrivals, Planned
+from evercurrent.spark_bridge.execution.attempts import REQUESTS, Attempts
+from evercurrent.spark_bridge.execution.holds import Holds
 from evercurrent.views.checkpoint.origin import SinkOffset, note_writer, writers_of
 from evercurrent.views.checkpoint.reader_offsets import read_note, write_note
-from evercurrent.views.store import Buffer, Item, Store
+from evercurrent.views.epochs.records import FireRequest
+from evercurrent.views.store import Store
 from evercurrent.views.store.repeated_puts import are_there, put_all_own, put_own
-
-
-class RepeatingStore(MemoryStore):
-    """The response to every first put is lost."""
-
-    def put(self, name: str, data: Sequence[Buffer]) -> None:
-        super().put(name, data)
-        super().put(name, data)
-
-    def put_all(self, items: Sequence[Item]) -> None:
-        taken = None
-        for item in items:
-            try:
-                self.put(*item)
-            except NameTakenError as error:
-                taken = error
-        if taken is not None:
-            raise taken
 
 
 def test_files_are_found_to_be_written() -> None:
@@ -68,6 +56,28 @@ def sinks_noted(store: Store) -> None:
     assert SinkOffset(store, "mail").last() == 2
 
 
-@pytest.mark.parametrize("note", [readers_noted, writers_noted, sinks_noted])
+def windows_requested(store: Store) -> None:
+    Attempts(store).request(FireRequest("view"))
+    assert len(store.list(f"{REQUESTS}/")) == 1
+
+
+def batches_held(store: Store) -> None:
+    holds = Holds(store)
+    name = holds.begin("batches")
+    assert [each.name for each in store.list("holds/")] == [name]
+    holds.end(name)
+
+
+def rows_arrived(store: Store) -> None:
+    engine = ec.Engine()
+    source = engine.source("rows", {"k": pl.Int64})
+    arrivals = Arrivals(store, {"rows": source})
+    arrivals.put(0, {"rows": pl.DataFrame({"k": [1]})}, Planned(5, {"rows": 3}))
+    assert arrivals.planned(0) == Planned(5, {"rows": 3})
+
+
+@pytest.mark.parametrize(
+    "note", [readers_noted, writers_noted, sinks_noted, windows_requested, batches_held, rows_arrived]
+)
 def test_notes_are_found_to_be_written(note: Callable[[Store], None]) -> None:
     note(RepeatingStore())

@@ -12,6 +12,7 @@ from evercurrent.core.data.errors import NameTakenError, SinkError
 from evercurrent.core.data.schema import EPOCH
 
 from ..store import Store
+from ..store.repeated_puts import put_own
 from .counted_rows import counted
 from .origin import BEFORE_ALL, Origin
 
@@ -86,7 +87,7 @@ class ParquetFolder:
         rows.write_parquet(buffer)
         name = f"{first:012d}-{last:012d}.parquet"
         try:
-            self._store.put(name, [buffer.getbuffer()])
+            put_own(self._store, name, [buffer.getbuffer()])
         except NameTakenError:
             raise SinkError(
                 f"{self.place}: {name} is there already, so somebody else writes there; give each view a folder of its own"
