@@ -69,6 +69,10 @@ class FailingStore:
     def url(self) -> str:
         return self.store.url
 
+    @property
+    def excludes_writers(self) -> bool:
+        return self.store.excludes_writers
+
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         self._do("put", name, lambda: self.store.put(name, data), lambda: leave_half(self.store, name, data))
 

@@ -19,6 +19,8 @@ NUMBERS = count()
 class MemoryStore:
     """Files by name, as (bytes, when written)."""
 
+    excludes_writers = True
+
     def __init__(self) -> None:
         self.url = f"memory {next(NUMBERS)}"
         self.files: dict[str, tuple[bytes, float]] = {}

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -498,3 +499,19 @@ def test_a_checkpoint_that_another_process_begins_at_the_same_time(commits: int)
     store.commits = commits
     assert is_checkpoint(store)
     assert len(CommitLog(store).epochs()) == commits
+
+
+def test_files_of_a_commit_to_come_stay_where_other_writers_are_not_excluded() -> None:
+    """Once a sweep beside a writer, in an object store, deleted what that one's next commit named."""
+    store = MemoryStore()
+    log = CommitLog(store)
+    log.append(a_commit(1))
+    store.put("pieces/of-a-commit-to-come", [b"1"])
+    store.excludes_writers = False
+    assert log.sweep(1, 0).files == 0
+    data, _ = store.files["pieces/of-a-commit-to-come"]
+    store.files["pieces/of-a-commit-to-come"] = data, time.time() - 601
+    assert log.sweep(1, 0).files == 1
+    store.put("pieces/left", [b"1"])
+    store.excludes_writers = True
+    assert log.sweep(1, 0).files == 1

@@ -190,7 +190,7 @@ class CommitLog:
 
         Old records are packed into few files. The retained ones begin with a whole record, so they may be up to
         ``full_every`` commits more. Files younger than ``grace`` seconds stay, as another process may be writing or about
-        to read them. Cost: the number of files.
+        to read them; where the store's lock does not exclude other writers, that is ten minutes at least. Cost: the number of files.
         """
         if self.last is None:
             return sweep_files(self.store, set(), grace, 0)

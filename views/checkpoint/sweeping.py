@@ -19,9 +19,18 @@ class Swept:
     bytes: int
 
 
+UNCOMMITTED_SECONDS = 600.0
+"""Where other writers may be at work, files stay so long at least: their next commits may name them."""
+
+
+def least_age(store: Store, grace: float) -> float:
+    """Return the seconds after which a file that no commit names is deleted, of at least ``grace``."""
+    return grace if store.excludes_writers else max(grace, UNCOMMITTED_SECONDS)
+
+
 def sweep_files(store: Store, named: Set[str], grace: float, commits: int) -> Swept:
-    """Delete files of pieces, deltas, exchanges and probes that are not named and older than ``grace`` seconds."""
-    latest = time.time() - grace
+    """Delete files of pieces, deltas, exchanges and probes that are not named and of the ``least_age``."""
+    latest = time.time() - least_age(store, grace)
     unneeded = [
         each
         for folder in (PIECES, DELTAS, EXCHANGE, PROBES)

@@ -24,6 +24,7 @@ from ..checkpoint.pending import pending_inputs
 from ..checkpoint.rebucket import rebucket as rebucketed
 from ..checkpoint.rebucket import to_go_on_from
 from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
+from ..checkpoint.sweeping import least_age
 from ..checkpoint.verifying import verify as verified
 from ..epochs.reader_keys import shown_key
 from ..proving.proof import Proofs
@@ -58,7 +59,9 @@ Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Keep the 
 Grace = Annotated[
     str,
     typer.Option(
-        "--grace", metavar="TIME", help="Keep files younger than this: someone may be reading them."
+        "--grace",
+        metavar="TIME",
+        help="Keep files younger than this: someone may be reading them. In an object store 10m at least.",
     ),
 ]
 Buckets = Annotated[int, typer.Option("--buckets", min=1, metavar="N", help="The new number of buckets.")]
@@ -156,8 +159,11 @@ def compact(path: Where, keep: Keep = 1, grace: Grace = "10m", debug: Debug = Fa
             f"{counted(swept.commits, 'commit')} and {counted(swept.files, 'file')} ({in_bytes(swept.bytes)}) deleted; "
             f"{merged}the last commit is that of epoch {commit.epoch:,}"
         )
-        if swept.commits and not swept.files and seconds:
-            _print(f"their files are younger than {grace} and go with a later sweep; at once with --grace 0s")
+        if swept.commits and not swept.files and (age := least_age(store, seconds)):
+            sooner = "; at once with --grace 0s" if store.excludes_writers else ""
+            _print(
+                f"their files are younger than {grace if age == seconds else '10m'} and go with a later sweep{sooner}"
+            )
 
 
 @app.command(cls=OneCommand)

@@ -65,6 +65,8 @@ class LocalStore:
         CheckpointError: the path exists and is not a folder.
     """
 
+    excludes_writers = True
+
     def __init__(self, folder: str | Path) -> None:
         self.url: str = os.path.abspath(folder)
         self._journal: Journal | None = None

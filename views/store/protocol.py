@@ -126,6 +126,10 @@ class Store(Protocol):
     def url(self) -> str:
         """Return the store's url without passwords; ``store_at`` of it is the same store."""
 
+    @property
+    def excludes_writers(self) -> bool:
+        """Return whether ``lock`` excludes writers of other processes; otherwise their commits are refused, and not their files."""
+
     def put(self, name: str, data: Sequence[Buffer]) -> None:
         """Write a file, the buffers one after another. It is complete and durable when this returns.
 

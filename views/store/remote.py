@@ -71,6 +71,8 @@ class FsspecStore:
         CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
     """
 
+    excludes_writers = False
+
     def __init__(
         self,
         url: str,
