@@ -185,13 +185,13 @@ def test_the_end_waits_for_the_others_where_a_checkpoint_is_gone(tmp_path: Path,
     assert gone.lag is None
     assert gone.figures()["lag"] is None
     assert "at epoch 1, how far behind is not known: " in repr(gone)
-    assert "nothing is committed there" in repr(gone)
+    assert "the checkpoint was deleted or moved while it was in use" in repr(gone)
     other.push("log", {"ip": ["b"]})
     drain_all([gone, going])
     assert going.epoch == 1
     assert isinstance(gone.error, ec.CheckpointError)
     assert "hits' to Parquet files" in caplog.text
-    assert "nothing is committed there" in caplog.text
+    assert "the checkpoint was deleted or moved while it was in use" in caplog.text
     gone.close()
     other.close()
 
