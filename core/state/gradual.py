@@ -141,7 +141,8 @@ class GradualMerge:
         columns, size = self.columns, self.size
         if ranges:
             part = merge(layout, ranges)
-            columns, size = columns.with_part(size, part), size + len(part)
+            if len(part):  # Otherwise all entries of these ranges cancel.
+                columns, size = columns.with_part(size, part), size + len(part)
         return GradualMerge(self.runs, columns, size, until), sum(map(len, ranges))
 
     @property

@@ -260,3 +260,21 @@ def test_epochs_over_the_same_keys_are_added_to_one_run() -> None:
     assert spine.totals(Keys(words))[DIFF].tolist() == totals.tolist()
     push(np.arange(size // 2), words[: size // 2] + np.uint64(1))
     assert len(spine.runs) > 1, "other keys are merged as they pile up"
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_step_of_a_merge_in_which_all_entries_cancel_leaves_none(
+    monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr(gradual_module, "STEP", 16)
+    words = np.arange(1, 20_001, dtype=np.uint64) * np.uint64(2**64 // 20_001)
+    runs = tuple(
+        make_run(Layout(), Keys(words[:count]), pl.DataFrame(), {DIFF: np.full(count, diff)})
+        for count, diff in ((20_000, 1), (20_000 - left, -1))
+    )
+    for run in runs:
+        run.match(run.keys)
+    merge = GradualMerge.of(runs)
+    while not merge.is_complete:
+        merge, _ = merge.advanced(Layout(), 10)
+    assert [run.keys.first.tolist() for run in merge.result()] == [[words[-1]]][:left]
