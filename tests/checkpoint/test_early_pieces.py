@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -17,16 +17,29 @@ from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint import CommitLog, early
 from evercurrent.views.durability import durability, input_log
 from evercurrent.views.store import Item, Listed, LocalStore
+from evercurrent.views.store.syncing import OneThread
 
 KEYS = 300
 
 
 @pytest.fixture(autouse=True)
 def _early(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All runs are written early, and an epoch is committed only where a test says so."""
+    """All runs are written early, the threads that do so are known, and an epoch is committed only where a test says so."""
     monkeypatch.setattr(early, "EARLY", 1)
+    monkeypatch.setattr(early, "OneThread", Thread)
     with commits_put_off():
         yield
+    Thread.all.clear()
+
+
+class Thread(OneThread):
+    """A thread that writes pieces; all of them are known."""
+
+    all: ClassVar[list[Thread]] = []
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.all.append(self)
 
 
 class Watched(LocalStore):
@@ -51,8 +64,10 @@ class Watched(LocalStore):
             os.utime(f"{self.url}/{name}", (0, 0))  # Old enough for every sweep.
 
     def list(self, prefix: str = "") -> list[Listed]:
-        """Return all files when the thread that writes and deletes some has done so."""
-        early._thread.begin(lambda: None).result()
+        """Return all files when the threads that write and delete some have done so."""
+        for thread in Thread.all:
+            if thread._pool is not None:
+                thread.begin(lambda: None).result()
         return super().list(prefix)
 
     def pieces(self) -> set[str]:
@@ -147,6 +162,35 @@ def test_a_commit_waits_for_a_file_that_is_being_written(tmp_path: Path) -> None
         assert named(store) <= store.pieces()
     with opened(LocalStore(tmp_path)) as engine:
         assert contents(engine) == expected(2)
+
+
+def test_a_commit_does_not_wait_for_the_store_of_another_engine(tmp_path: Path) -> None:
+    slow, other = Watched(tmp_path / "slow"), Watched(tmp_path / "other")
+    with opened(slow) as waiting:
+        slow.may_put.clear()
+        release = threading.Timer(60, slow.may_put.set)
+        release.start()
+        with opened(other) as engine:
+            for epoch in range(9):
+                push(engine, epoch)
+                push(waiting, epoch)
+            engine.checkpoint()
+            assert named(LocalStore(other.url)) & set(other.put_names)
+        assert not slow.may_put.is_set()
+        slow.may_put.set()
+        release.cancel()
+
+
+def test_the_thread_ends_when_the_engine_is_closed(tmp_path: Path) -> None:
+    def threads() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name.startswith("evercurrent-pieces")]
+
+    before = threads()
+    with opened(Watched(tmp_path)) as engine:
+        push(engine, 0)
+        (thread,) = set(threads()).difference(before)
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_commit_that_is_due_is_put_off_while_its_pieces_are_written(

@@ -18,19 +18,19 @@ from .pieces import Pieces
 EARLY = 4 << 20
 """Pieces from this many bytes on are written before a commit is due. Smaller ones are merged more often than commits are made."""
 
-_thread = OneThread("evercurrent-pieces")
-
 
 class EarlyPieces:
-    """The pieces that no commit names yet and whose files are there, or are being written by a thread of the process.
+    """The pieces that no commit names yet and whose files are there, or are being written by a thread of this object.
 
-    A file that no commit will name, as its piece was merged before, is deleted; after a crash a sweep deletes it.
+    A file that no commit will name, as its piece was merged before, is deleted; after a crash a sweep deletes it. Each checkpoint
+    has its own thread, so that a commit does not wait for the store of another one.
     """
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
         self._begun: dict[tuple[str, Run], Future[PieceRef]] = {}
         self._deletion: Future[None] | None = None
+        self._thread = OneThread("evercurrent-pieces")
 
     @property
     def is_writing(self) -> bool:
@@ -53,7 +53,7 @@ class EarlyPieces:
             self._drop(self._begun.keys() - large.keys())
         for (name, run), spine in large.items():
             if (name, run) not in self._begun:
-                self._begun[name, run] = _thread.begin(partial(self._write, spine, run))
+                self._begun[name, run] = self._thread.begin(partial(self._write, spine, run))
 
     def refs(self, name: str, pieces: Iterable[Any]) -> dict[Any, PieceRef]:
         """Return the places of those of a state's pieces whose files are there, waiting for those that are being written.
@@ -69,12 +69,13 @@ class EarlyPieces:
             self._begun.pop((name, piece), None)
 
     def close(self) -> None:
-        """Delete all files that no commit names, waiting for those that are being written."""
+        """Delete all files that no commit names, waiting for those that are being written, and end the thread."""
         for future in self._begun.values():
             future.exception()
         self._drop(self._begun.keys())
         if self._deletion is not None:
             self._deletion.exception()
+        self._thread.end()
 
     def _write(self, spine: Spine, run: Run) -> PieceRef:
         return self._pieces.write([spine.columns_of(run)])[0]
@@ -89,4 +90,4 @@ class EarlyPieces:
                 del self._begun[each]
                 files += [future.result().file] if future.exception() is None else []
         if files:
-            self._deletion = _thread.begin(partial(self._pieces.store.delete_all, files))
+            self._deletion = self._thread.begin(partial(self._pieces.store.delete_all, files))

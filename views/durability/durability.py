@@ -326,7 +326,8 @@ class Durability:
         if opened.commits >= SWEEP_EVERY:
             opened.sweep(self._checkpoint)
         # A sweep, which comes only after a commit, would delete what none names yet.
-        opened.saver.write_early(opened.states)
+        with interrupts_deferred():  # A file that is begun has to be noted, or nobody would delete it.
+            opened.saver.write_early(opened.states)
 
     def flush(self, metadata: CommitMetadata) -> None:
         """Commit the epochs that wait, and the last epochs delivered to readers. Called between epochs.

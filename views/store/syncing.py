@@ -86,6 +86,12 @@ class OneThread:
             self._process, self._pool = os.getpid(), ThreadPoolExecutor(1, self._name)
         return self._pool.submit(work)
 
+    def end(self) -> None:
+        """End the thread when all calls are done; another call starts it again."""
+        pool, self._pool = self._pool, None
+        if pool is not None and self._process == os.getpid():
+            pool.shutdown(wait=False)
+
 
 def is_ending() -> bool:
     """Return whether the interpreter is ending, so that no thread can be started; engines may be closed even then."""
