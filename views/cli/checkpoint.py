@@ -52,7 +52,9 @@ Where = Annotated[
 Most = Annotated[int, typer.Option("--last", min=1, metavar="N", help="List the newest N commits.")]
 AtEpoch = Annotated[
     int | None,
-    typer.Option("--epoch", metavar="N", help="Show the commit of this epoch; by default the last one."),
+    typer.Option(
+        "--epoch", min=0, metavar="N", help="Show the commit of this epoch; by default the last one."
+    ),
 ]
 MostStates = Annotated[int, typer.Option("--states", min=1, metavar="N", help="List the largest N states.")]
 Keep = Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Keep the newest N commits readable.")]

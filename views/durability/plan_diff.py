@@ -290,10 +290,15 @@ def _about_functions(view: str, record: Record, now: Record) -> str:
     )
 
 
+def lacks_watermarks(record: Record, now: Record) -> bool:
+    """Return whether existing windows have to hold back watermarks that were not tracked so far: of open windows they are unknown."""
+    owners = {name.partition(":")[0] for name in record["states"]}
+    return not owners.isdisjoint(set(now["holds"]) - set(record["holds"]))
+
+
 def _about_holds(record: Record, now: Record, match: PlanMatch) -> Iterator[str]:
     """Report windows whose watermark is needed now and was not tracked before: for open ones it is unknown."""
-    owners = {name.partition(":")[0] for name in record["states"]}
-    if (set(now["holds"]) - set(record["holds"])) & owners:
+    if lacks_watermarks(record, now):
         yield (
             f"- views {listed(match.to_fill)} have windows over the panes of existing views, whose watermark was not "
             "tracked so far, so that it is unknown for windows that are open. Leave out the windows, "

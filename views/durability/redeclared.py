@@ -23,7 +23,7 @@ from ..plan.plan import Plan
 from .equal_nodes import UNCHANGED, Renaming, renaming
 from .nodes_to_fill import Remedies
 from .piecewise_fill import AllRows, PiecewiseFill
-from .plan_diff import PlanMatch
+from .plan_diff import PlanMatch, lacks_watermarks
 from .plan_match import plan_record, require_distinguishable, state_ids, states_between
 
 WHILE_RUNNING = Remedies(
@@ -183,8 +183,7 @@ def _require_tracked(record: Mapping[str, Any], now: Mapping[str, Any], views: I
     Raises:
         PlanError: one has to; names the views that need it.
     """
-    owners = {name.partition(":")[0] for name in record["states"]}
-    if (set(now["holds"]) - set(record["holds"])) & owners:
+    if lacks_watermarks(record, now):
         names = ", ".join(repr(view) for view in views)
         raise PlanError(
             f"view {names} has windows over the panes of existing views, whose watermark was not tracked so far, so that it "
