@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,11 @@ def named(store: LocalStore) -> set[str]:
     return {ref.file for record in last.states.values() for ref in record.pieces}
 
 
+def threads() -> list[threading.Thread]:
+    """Return the threads that write pieces."""
+    return [each for each in threading.enumerate() if each.name.startswith("evercurrent-pieces")]
+
+
 def test_a_commit_names_files_that_were_written_before(tmp_path: Path) -> None:
     store = Watched(tmp_path)
     with opened(store) as engine:
@@ -182,9 +188,6 @@ def test_a_commit_does_not_wait_for_the_store_of_another_engine(tmp_path: Path) 
 
 
 def test_the_thread_ends_when_the_engine_is_closed(tmp_path: Path) -> None:
-    def threads() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name.startswith("evercurrent-pieces")]
-
     before = threads()
     with opened(Watched(tmp_path)) as engine:
         push(engine, 0)
@@ -253,3 +256,22 @@ def test_an_engine_that_is_dropped_leaves_a_whole_checkpoint(tmp_path: Path) -> 
         push(engine, 9)
     with opened(LocalStore(tmp_path)) as engine:
         assert contents(engine) == expected(10)
+
+
+def test_an_engine_that_is_dropped_writes_no_further_pieces(tmp_path: Path) -> None:
+    """None that waits for the thread is written, since no commit would name it."""
+    store, before = Watched(tmp_path), threads()
+    engine = opened(store)
+    push(engine, 0)
+    engine.checkpoint()
+    store.put_names.clear()
+    store.may_put.clear()
+    for epoch in range(1, 9):
+        push(engine, epoch)
+    (thread,) = set(threads()).difference(before)
+    del engine
+    gc.collect()
+    store.may_put.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(store.put_names) == 1, "the one that was begun"

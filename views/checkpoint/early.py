@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -31,6 +32,8 @@ class EarlyPieces:
         self._begun: dict[tuple[str, Run], Future[PieceRef]] = {}
         self._deletion: Future[None] | None = None
         self._thread = OneThread("evercurrent-pieces")
+        # Of an engine that is dropped, no commit will name any: what waits for the thread is not written, and keeps no state.
+        weakref.finalize(self, self._thread.end)
 
     @property
     def is_writing(self) -> bool:
@@ -53,7 +56,7 @@ class EarlyPieces:
             self._drop(self._begun.keys() - large.keys())
         for (name, run), spine in large.items():
             if (name, run) not in self._begun:
-                self._begun[name, run] = self._thread.begin(partial(self._write, spine, run))
+                self._begun[name, run] = self._thread.begin(partial(_written, self._pieces, spine, run))
 
     def refs(self, name: str, pieces: Iterable[Any]) -> dict[Any, PieceRef]:
         """Return the places of those of a state's pieces whose files are there, waiting for those that are being written.
@@ -77,9 +80,6 @@ class EarlyPieces:
             self._deletion.exception()
         self._thread.end()
 
-    def _write(self, spine: Spine, run: Run) -> PieceRef:
-        return self._pieces.write([spine.columns_of(run)])[0]
-
     def _drop(self, useless: Collection[tuple[str, Run]]) -> None:
         files = []
         for each in [*useless]:
@@ -91,3 +91,7 @@ class EarlyPieces:
                 files += [future.result().file] if future.exception() is None else []
         if files:
             self._deletion = self._thread.begin(partial(self._pieces.store.delete_all, files))
+
+
+def _written(pieces: Pieces, spine: Spine, run: Run) -> PieceRef:
+    return pieces.write([spine.columns_of(run)])[0]

@@ -87,10 +87,10 @@ class OneThread:
         return self._pool.submit(work)
 
     def end(self) -> None:
-        """End the thread when all calls are done; another call starts it again."""
+        """End the thread after the present call, without those that wait; another call starts it again."""
         pool, self._pool = self._pool, None
         if pool is not None and self._process == os.getpid():
-            pool.shutdown(wait=False)
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def is_ending() -> bool:
