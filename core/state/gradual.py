@@ -33,6 +33,9 @@ AHEAD = 4
 STEP = 1 << 14
 """At least about so many entries are merged in one step."""
 
+FEW_LEFT = 8
+"""Of a merge of more than so many times the entries that are left, the directory is made anew: it has room for all that were merged."""
+
 WORDS = 1 << 64
 
 NO_WORDS = np.zeros(0, np.uint64)
@@ -91,7 +94,8 @@ class _Columns:
         is_matched = "row" not in self.words
         # Integers that lie close together are found in a table of them.
         is_table = is_matched and are_close(words[:SAMPLE], len(words))
-        if self.directory is None or is_table or len(words) < FROM:
+        is_roomy = self.capacity > FEW_LEFT * len(words)
+        if self.directory is None or is_table or is_roomy or len(words) < FROM:
             return Deferred.of(words, is_matched=is_matched)
         return self.directory.finished(len(words))
 

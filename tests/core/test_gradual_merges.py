@@ -278,3 +278,20 @@ def test_a_step_of_a_merge_in_which_all_entries_cancel_leaves_none(
     while not merge.is_complete:
         merge, _ = merge.advanced(Layout(), 10)
     assert [run.keys.first.tolist() for run in merge.result()] == [[words[-1]]][:left]
+
+
+def test_a_run_of_which_few_entries_are_left_has_no_directory_of_all_that_were_merged() -> None:
+    words = np.arange(1, 200_001, dtype=np.uint64) * np.uint64(2**64 // 200_001)
+    gone = np.delete(words, np.arange(0, 200_000, 40))
+    runs = tuple(
+        make_run(Layout(), Keys(each), pl.DataFrame(), {DIFF: np.full(len(each), diff)})
+        for each, diff in ((words, 1), (gone, -1))
+    )
+    for run in runs:
+        run.match(run.keys)
+    merge = GradualMerge.of(runs)
+    while not merge.is_complete:
+        merge, _ = merge.advanced(Layout(), 10_000)
+    (merged,) = merge.result()
+    assert [each.tolist() for each in merged.match(Keys(words))] == [[*range(0, 200_000, 40)], [*range(5000)]]
+    assert merged.bytes_of_lookups < 8 * len(merged)
