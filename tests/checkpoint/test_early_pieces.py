@@ -275,3 +275,27 @@ def test_an_engine_that_is_dropped_writes_no_further_pieces(tmp_path: Path) -> N
     thread.join(60)
     assert not thread.is_alive()
     assert len(store.put_names) == 1, "the one that was begun"
+
+
+def test_an_epoch_is_done_where_no_thread_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pieces are written by the thread that pushes, once."""
+    store, start = Watched(tmp_path), threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("evercurrent-pieces"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with opened(store) as engine:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        for epoch in range(9):
+            push(engine, epoch)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        for epoch in range(9, 20):
+            push(engine, epoch)
+        engine.checkpoint()
+        assert contents(engine) == expected(20)
+    with opened(LocalStore(tmp_path)) as engine:
+        assert contents(engine) == expected(20)

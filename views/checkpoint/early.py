@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any
 
@@ -64,7 +64,7 @@ class EarlyPieces:
         A piece that could not be written is not among them.
         """
         begun = {piece: self._begun[name, piece] for piece in pieces if (name, piece) in self._begun}
-        return {piece: future.result() for piece, future in begun.items() if future.exception() is None}
+        return {piece: future.result() for piece, future in begun.items() if _has_succeeded(future)}
 
     def keep(self, name: str, pieces: Iterable[Any]) -> None:
         """Note that a commit names these pieces of a state, so that they are as all others now."""
@@ -74,10 +74,10 @@ class EarlyPieces:
     def close(self) -> None:
         """Delete all files that no commit names, waiting for those that are being written, and end the thread."""
         for future in self._begun.values():
-            future.exception()
+            _has_succeeded(future)
         self._drop(self._begun.keys())
         if self._deletion is not None:
-            self._deletion.exception()
+            _has_succeeded(self._deletion)
         self._thread.end()
 
     def _drop(self, useless: Collection[tuple[str, Run]]) -> None:
@@ -88,10 +88,18 @@ class EarlyPieces:
                 del self._begun[each]
             elif future.done():
                 del self._begun[each]
-                files += [future.result().file] if future.exception() is None else []
+                files += [future.result().file] if _has_succeeded(future) else []
         if files:
             self._deletion = self._thread.begin(partial(self._pieces.store.delete_all, files))
 
 
 def _written(pieces: Pieces, spine: Spine, run: Run) -> PieceRef:
     return pieces.write([spine.columns_of(run)])[0]
+
+
+def _has_succeeded(future: Future[Any]) -> bool:
+    """Return whether a file was written or files were deleted, waiting for that."""
+    try:
+        return future.exception() is None
+    except CancelledError:  # It waited, and the interpreter ends.
+        return False

@@ -73,24 +73,33 @@ class OneThread:
     def begin(self, work: Callable[[], Result]) -> Future[Result]:
         """Call ``work`` after all earlier calls; the returned future holds its result or error.
 
-        While the interpreter ends, it is called in this thread.
+        While the interpreter ends, or if no thread can be started, it is called in this thread.
         """
         if is_ending():
-            future: Future[Result] = Future()
-            try:
-                future.set_result(work())
-            except Exception as error:
-                future.set_exception(error)
-            return future
+            return _called(work)
         if self._pool is None or self._process != os.getpid():  # Threads do not survive ``fork``.
             self._process, self._pool = os.getpid(), ThreadPoolExecutor(1, self._name)
-        return self._pool.submit(work)
+        try:
+            return self._pool.submit(work)
+        except RuntimeError:  # The call waits for a thread nevertheless, until the end of the pool.
+            self.end()
+            return _called(work)
 
     def end(self) -> None:
         """End the thread after the present call, without those that wait; another call starts it again."""
         pool, self._pool = self._pool, None
         if pool is not None and self._process == os.getpid():
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _called(work: Callable[[], Result]) -> Future[Result]:
+    """Return a future that has the result or the error of ``work``."""
+    future: Future[Result] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 def is_ending() -> bool:
