@@ -339,6 +339,18 @@ def test_a082_a_row_is_late_when_the_window_of_its_key_is_closed() -> None:
     assert counted["n"].all()
 
 
+def test_late_rows_of_windows_shifted_by_key_are_refused() -> None:
+    # They were those of windows that are not shifted: others than the view of the groups refused.
+    engine = ec.Engine()
+    source = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    shifted = source.window(ec.fixed("10s", shifted_by_key=True)).lateness("0s")
+    for each_window in (False, True):
+        with pytest.raises(
+            ec.PlanError, match=r"shifted by key depend on the keys of group_by.*engine\.ledger\(\)"
+        ):
+            shifted.late_rows(each_window=each_window)
+
+
 WORD = 2**64
 SPREAD, NULL_WORD = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 

@@ -196,11 +196,17 @@ class EventTimeCalls(CollectionBase, Generic[C]):
                 rows in time, these are all pairs of a row and a window.
 
         Raises:
-            PlanError: there is no lateness, so that no row is ever too late.
+            PlanError: there is no lateness, so that no row is ever too late; or windows are shifted by key.
         """
         where, declared = self._where("late_rows"), self._windows
         if declared.lateness is None or declared.window.is_global:
             raise PlanError(f"{where}: no row is ever too late; give .window(...) and .lateness(...) first")
+        if declared.window.shifted_by_key:
+            # Until rows are grouped, the key is unknown, and their bounds are those of windows that are not shifted.
+            raise PlanError(
+                f"{where}: windows that are shifted by key depend on the keys of group_by, so that it is not known before "
+                "which rows come too late; engine.ledger() has those that a view of the groups refused"
+            )
         require_bounds(where, self.schema)
         declared = replace(declared, trigger=with_late_part(declared.trigger, declared.lateness))
         operation = LateRows(declared, self._event_time or EventTime("window_end", -1), bool(each_window))
