@@ -61,6 +61,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
 
         Each row of a session first has a window of its own; ``group_by`` merges them. From here on ``group_by`` groups
         by the windows too, and other methods keep the bounds.
+        Windows count in whole microseconds: what is finer in a column of nanoseconds is cut off before, so that two rows are in
+        one session if their microseconds are less than the gap apart.
 
         Args:
             window: ``fixed``, ``sliding``, ``sessions``, ``calendar``, ``global_window``, ``count_window``,
