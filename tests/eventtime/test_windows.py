@@ -351,6 +351,24 @@ def test_late_rows_of_windows_shifted_by_key_are_refused() -> None:
             shifted.late_rows(each_window=each_window)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.map_batches(lambda frame: frame),
+        lambda rows: rows.drop("at"),
+        lambda rows: rows.with_columns(at=pl.col("at") + pl.duration(hours=1)),
+    ],
+    ids=["map_batches", "drop", "with_columns"],
+)
+def test_windows_shifted_by_key_need_event_time_where_rows_are_grouped(change: Any) -> None:
+    # They were shifted from the ends of windows that are not shifted, so that a row was in one that does not hold its time.
+    engine = ec.Engine()
+    source = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    shifted = source.window(ec.fixed("10s", shifted_by_key=True))
+    with pytest.raises(ec.PlanError, match=r"computed from event time when rows are grouped.*put \.window"):
+        change(shifted).group_by("ip").len()
+
+
 WORD = 2**64
 SPREAD, NULL_WORD = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 

@@ -218,6 +218,23 @@ def test_windows_are_proved(kind: str, epochs: list[Any]) -> None:
     assert not any(windows is not None and windows.height for windows in waiting)
 
 
+def test_windows_of_rows_that_are_selected_or_mapped_are_proved() -> None:
+    engine = ec.Engine()
+    columns = {"who": pl.String, "n": pl.Int64, "at": pl.Datetime("us")}
+    rows = engine.source("rows", columns, event_time="at", retained=True).window(ec.sessions("5m"))
+    engine.view("selected", rows.select("who", twice=pl.col("n") * 2))
+    engine.view("first", rows.select("who", "n").group_by("who").agg(pl.col("n").first()))
+    mapped = rows.map_batches(lambda frame: frame.with_columns(n=pl.col("n") + 1))
+    engine.view("mapped", mapped.group_by("who").agg(pl.col("n").sum()))
+    minutes = [datetime(2026, 1, 1, 12, minute) for minute in (1, 4, 30)]
+    engine.push("rows", {"who": ["ada"] * 3, "n": [2, 1, 3], "at": minutes})
+    proofs = engine.prove()
+    assert proofs, proofs
+    assert list(proofs) == ["selected", "first", "mapped"], proofs.refused
+    assert sorted(engine.views["first"].read()["n"]) == [2, 3]
+    assert sorted(engine.views["mapped"].read()["n"]) == [4, 5]
+
+
 def test_windows_that_cannot_be_proved_are_named() -> None:
     engine = windowed("fixed")
     at = "2026-01-01T12:00:00Z"

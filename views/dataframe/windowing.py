@@ -230,6 +230,12 @@ def _check_windowing(where: str, plan: Plan, place: PlanId, windowing: Windowing
     """
     if not windowing.window.is_global:
         require_bounds(where, plan[place].schema)
+    if windowing.window.shifted_by_key and plan[place].event_time is None:
+        # Their bounds so far are those of windows that are not shifted, from which its windows do not follow.
+        raise PlanError(
+            f"{where}: windows that are shifted by key are computed from event time when rows are grouped, and its column "
+            "is dropped, replaced or unknown here; keep it as it is, or put .window(...) behind what changes it"
+        )
     check_trigger(where, plan, place, windowing)
     if not windowing.window.may_close and windowing.lateness is not None:
         raise PlanError(

@@ -52,7 +52,8 @@ def fixed(size: Length, *, offset: Length = timedelta(), shifted_by_key: bool = 
         size: the length of a window, above zero.
         offset: where windows begin, counted from 1970-01-01 UTC; any length, taken modulo the size.
         shifted_by_key: shift the windows of each key by a part of the size that depends on the key alone, so that
-            not all of them close at once. The shift is the same in every process.
+            not all of them close at once. The shift is the same in every process. Until rows are grouped, they have the
+            bounds of windows that are not shifted.
 
     Raises:
         PlanError: the size is not a length of time, or not above zero.

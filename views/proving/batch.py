@@ -100,11 +100,10 @@ class Batch:
         """See ``Collection.select``."""
         # By name, as polars takes a list of columns only where it is the one positional argument.
         selected = self.rows.select(*exprs, **named, **{DIFF: self._diffs})
-        if self.windows is not None:  # The bounds of windows stay, as grouping needs them.
-            bounds = [name for name in BOUNDS if name in self.columns and name not in selected.columns]
-            selected = pl.DataFrame(
-                [*selected.get_columns(), *(self.rows.get_column(name) for name in bounds)]
-            )
+        if self.windows is not None:  # The bounds of windows and event time stay, as grouping needs them.
+            missing = set(self.columns) - set(selected.columns)
+            beside = [self.rows.get_column(name) for name in (*BOUNDS, self.event_time) if name in missing]
+            selected = pl.DataFrame([*selected.get_columns(), *beside])
         return self._with_diffs(selected.drop(DIFF), selected.get_column(DIFF))
 
     def with_columns(self, *exprs: Any, **named: Any) -> Batch:
@@ -148,7 +147,7 @@ class Batch:
         empty = pl.DataFrame(schema=schema) if schema is not None else function(self.rows.clear())
         frames.append(empty.clear().with_columns(pl.lit(0, pl.Int64).alias(DIFF)))
         frame = pl.concat([frame.select(frames[-1].columns) for frame in frames])
-        return Batch(pl.DataFrame([*plain(frame.drop(DIFF)), frame.get_column(DIFF)]))
+        return Batch(pl.DataFrame([*plain(frame.drop(DIFF)), frame.get_column(DIFF)]), windows=self.windows)
 
     def with_event_time(self, column: Any, *, strict: bool = False) -> Batch:
         """See ``Collection.with_event_time``."""
