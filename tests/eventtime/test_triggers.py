@@ -246,6 +246,14 @@ def test_after_bytes_adds_up_a_column_or_the_length_of_a_text() -> None:
     assert spoken(engine, [{"v": [4]}, {"v": [6]}, {"v": [10]}]) == [[], [10], [10]]
 
 
+def test_after_bytes_fires_though_its_sum_does_not_fit_64_bits() -> None:
+    huge = 1 << 62
+    for batches in ([{"v": [huge] * 4}], [{"v": [huge - 1]}, {"v": [5]}, {"v": [huge - 1]}]):
+        engine, rows = opened(ec.repeat(ec.all_of(ec.after_bytes(10, "v"), ec.after_count(3))))
+        engine.view("sums", rows.accumulate("discarding").group_by().agg(sum=pl.len()))
+        assert spoken(engine, batches)[-1] == [sum(len(batch["v"]) for batch in batches)]
+
+
 def test_a_punctuation_row_fires() -> None:
     """A114: a flush record fires the pane."""
     engine, rows = opened(ec.repeat(ec.punctuation("flush")), flush=pl.Boolean())

@@ -471,6 +471,10 @@ REFUSED = [
     ),
     (lambda: by_partition("p", idle_after="0s"), "by_partition(): idle_after: '0s' is zero"),
     (lambda: by_partition("p", limit=0), "by_partition(): limit=0; give a whole number above 0"),
+    (
+        lambda: percentile_watermark(0.5, window=2**63),
+        "percentile_watermark(): window=9223372036854775808; give a whole number below 2 ** 63",
+    ),
     (lambda: by_partition(3), "by_partition(): column= is 3; give the name of a column"),  # type: ignore[arg-type]
     (
         lambda: percentile_watermark(90),

@@ -335,4 +335,6 @@ def _limit(name: str, limit: Duration | None) -> int | None:
 def _count(where: str, count: Any) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise PlanError(f"{where}={count!r}; give a whole number above 0")
+    if count >= 2**63:
+        raise PlanError(f"{where}={count!r}; give a whole number below 2 ** 63")
     return count

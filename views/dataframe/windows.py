@@ -248,7 +248,9 @@ def described(window: Window) -> str:
 
 def _number(where: str, rows: int) -> int:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 2**31:
-        raise PlanError(f"{where}: the number of rows is {rows!r}; give a whole number from 1")
+        raise PlanError(
+            f"{where}: the number of rows is {rows!r}; give a whole number from 1 to 2,147,483,647"
+        )
     return rows
 
 

@@ -13,6 +13,9 @@ from ...data.delta import Delta
 from .firing import Merging
 from .kinds import Trigger
 
+MOST = 1 << 61
+"""What a column is at most added up to in an epoch: a limit that is reached stays reached, and no sum wraps."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
@@ -48,7 +51,7 @@ class TriggerInputs:
         return Inputs(
             rows=_sums(changed_windows, counts, size),
             sums={
-                name: _sums(changed_windows, added * self._column(rows, name)[entries], size)
+                name: _bounded_sums(changed_windows, added, self._column(rows, name)[entries], size)
                 for name in self._sums
             },
             patterns={
@@ -93,6 +96,15 @@ class TriggerInputs:
         np.maximum.at(last, changed_windows[ends], ends)
         np.maximum.at(latest, changed_windows[begins], begins)
         return first < len(changed_windows), last >= 0, first < last, latest > last
+
+
+def _bounded_sums(windows: Index, counts: Ints, values: Ints, size: int) -> Ints:
+    """Return the sums of counts times values by window, at most ``MOST`` and at least minus it."""
+    totals = _sums(windows, counts * values, size)
+    if not len(values) or int(counts.sum()) * max(-int(values.min()), int(values.max())) < MOST:
+        return totals
+    rough = np.bincount(windows, counts.astype(np.float64) * values, size)
+    return np.where(np.abs(rough) < MOST, totals, np.where(rough < 0, -MOST, MOST))
 
 
 def _sums(windows: Index, values: Ints, size: int) -> Ints:

@@ -17,6 +17,7 @@ import numpy as np
 from ...columns.kernels import Ints, Mask
 from ...data.clock import START_OF_TIME
 from ...data.instants import shown
+from .inputs import MOST
 from .kinds import (
     AfterCount,
     AfterPercentile,
@@ -238,7 +239,7 @@ class CountingState(Leaf):
     def observe(self, context: TriggerContext, on: Mask) -> None:
         added = context.rows if self._input is None else context.inputs[self._input]
         name = f"{self.place}sum"
-        context.put(name, on & (added != 0), context.get(name) + added)
+        context.put(name, on & (added != 0), np.clip(context.get(name), -MOST, MOST) + added)
 
     def ready(self, context: TriggerContext) -> Mask:
         enough: Mask = context.get(f"{self.place}sum") >= self._limit
