@@ -57,7 +57,7 @@ MOST_WAITING, MOST_SECONDS = 512, 0.5
 """The most epochs, and the longest time, for which only the input is on disk; the next epoch commits all of them."""
 
 PATIENCE = 2
-"""So many times that long, and as many bytes, may be on disk as input only, while the pieces that a commit would wait for are written."""
+"""So many times as long, and as many bytes, may wait while pieces are written that a commit would wait for."""
 
 
 class Durability:
@@ -316,17 +316,14 @@ class Durability:
             self._take_back(opened)
 
     def tidy(self) -> None:
-        """Keep to the limit of memory, delete files that nothing names now and then, and begin to write what will be named.
-
-        Called between epochs. A failure is only a warning: the epoch is done.
-        """
+        """Keep to the limit of memory, sweep now and then, and write early. A failure is a warning, as the epoch is done."""
         opened = self._now()
         if not opened.past.waiting:
             opened.residence.keep_within()
         if opened.commits >= SWEEP_EVERY:
             opened.sweep(self._checkpoint)
-        # A sweep, which comes only after a commit, would delete what none names yet.
-        with interrupts_deferred():  # A file that is begun has to be noted, or nobody would delete it.
+        # After the sweep, as no commit names these files yet; and each that is begun has to be noted.
+        with interrupts_deferred():
             opened.saver.write_early(opened.states)
 
     def flush(self, metadata: CommitMetadata) -> None:
