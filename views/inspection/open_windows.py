@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.columns.kernels import Keys, Mask, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
+from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.spine import Spine
@@ -54,7 +55,8 @@ class OpenWindows:
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     """Return all open windows of the grouping at this place, but for those whose keys are kept nowhere. Cost: all of them.
 
-    These have no pane to emit: all rows of a window were retracted before it emitted one, or it has discarded them with its last one.
+    These have no pane to emit: all rows of a window were retracted before it emitted one, or it has discarded them with its
+    last one. Where a trigger awaits signals, those of the second kind are among the windows returned.
     """
     tracker, group = compiled.trackers[place], compiled.groupings[place]
     run = tracker.spine.merged()
@@ -63,6 +65,7 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     is_named, frame = group.are_named(keys), group.names(keys)
     if (panes := compiled.panes.get(place)) is not None:
         frame = _with_emitted_names(frame, panes.emitted, keys, is_named)
+        frame = _with_counted_names(frame, panes, keys, is_named)
     named = np.flatnonzero(is_named)
     keys, frame = keys.take(named), gather(frame, named)
     state = {name: column[is_open[named]] for name, column in run.sums.items()}
@@ -86,6 +89,19 @@ def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, is_name
     place[others[panes.owners]] = len(keys) + np.arange(len(panes.owners))
     is_named[others[panes.owners]] = True
     return gather(stack([frame, panes.payload.select(frame.columns)]), place)
+
+
+def _with_counted_names(frame: pl.DataFrame, panes: Panes, keys: Keys, is_named: Mask) -> pl.DataFrame:
+    """Return the key columns of windows, of those that are not named as they were kept when panes were counted: then they are."""
+    others = np.flatnonzero(~is_named)
+    if not len(others):
+        return frame
+    is_counted, names = panes.counted_names(keys.take(others))
+    counted = np.flatnonzero(is_counted)
+    place = np.arange(len(keys))
+    place[others[counted]] = len(keys) + np.arange(len(counted))
+    is_named[others[counted]] = True
+    return gather(stack([frame, gather(names, counted).select(frame.columns)]), place)
 
 
 def key_values(where: str, names: list[str], key: object) -> dict[str, object]:

@@ -60,7 +60,8 @@ class PaneSpec:
 
     ``keys`` are the columns that identify a (key, window), ``by`` the first of them if only these determine its bucket,
     ``window_end`` the column of ends if it is not among them. ``stamp`` names the column into which the watermark is
-    written, ``dated`` the one of event time from the rows: a pane without rows has that of its window's end.
+    written, ``dated`` the one of event time from the rows: a pane without rows has that of its window's end. If it ``awaits``
+    signals, the keys of windows that have emitted are kept, since a signal may come after they discarded their rows.
     """
 
     mode: Mode
@@ -71,6 +72,7 @@ class PaneSpec:
     window_end: str | None = None
     stamp: str | None = None
     dated: str | None = None
+    awaits: bool = False
 
 
 @tagged("core.eventtime.panes:Panes")
@@ -115,7 +117,7 @@ class Panes(Operator):
         # A session may be kept under its words and have had another start when it last emitted.
         fixed = spec.keys if spec.window_end is None else spec.keys[:-1]
         self._compared = [name for name in rows if name not in fixed]
-        self._is_counted = spec.info or bool(spec.always)
+        self._is_counted = spec.info or bool(spec.always) or (spec.awaits and spec.mode == "discarding")
         # If nothing is retracted and nothing is left out, earlier panes do not matter.
         self._is_log = spec.mode == "discarding" or (spec.mode == "accumulating" and spec.always is True)
 
@@ -274,10 +276,14 @@ class Panes(Operator):
         names = [rows.get_column(name) for name in self.spec.keys]
         if not names:
             return rows
-        counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
-        stored = payload_of(self.counts, self.counts.delta, keys)
-        place = np.arange(len(keys)) + np.where(counted, 0, len(keys))
+        is_counted, stored = self.counted_names(keys)
+        place = np.arange(len(keys)) + np.where(is_counted, 0, len(keys))
         return rows.with_columns(gather(stack([stored, pl.DataFrame(names)]), place).get_columns())
+
+    def counted_names(self, keys: Keys) -> tuple[Mask, pl.DataFrame]:
+        """Return which of these ascending, distinct windows have panes that are counted, and their key columns, else nulls."""
+        counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
+        return counted, payload_of(self.counts, self.counts.delta, keys)
 
     def _change(
         self, firing: Firing, emits: Mask, has_row: Mask, last: _LastPanes, panes: pl.DataFrame

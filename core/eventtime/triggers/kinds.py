@@ -83,6 +83,11 @@ class Trigger:
         return None
 
     @property
+    def awaits_signal(self) -> bool:
+        """Return whether it, without its parts, waits for a signal."""
+        return False
+
+    @property
     def repeated(self) -> str:
         """Return it in words where it is repeated."""
         return f"repeat({self})"
@@ -262,6 +267,11 @@ class AfterPercentile(Trigger):
 @dataclass(frozen=True, slots=True)
 class Signal(Trigger):
     """Fires on a signal from outside. Finishes."""
+
+    @property
+    def awaits_signal(self) -> bool:
+        """Return that it does."""
+        return True
 
     def __str__(self) -> str:
         return "signal()"

@@ -1,0 +1,44 @@
+"""Signals: which windows ``view.fire(...)`` reaches, by the mode in which panes relate."""
+
+from datetime import datetime
+from typing import Literal
+
+import polars as pl
+import pytest
+
+import evercurrent as ec
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating", "retracting"])
+@pytest.mark.parametrize("window", [ec.fixed("10m"), ec.sessions("10m")], ids=str)
+def test_a_signal_reaches_a_window_that_has_emitted_its_last_pane(
+    mode: Literal["discarding", "accumulating", "retracting"], window: ec.Window
+) -> None:
+    """A signal that came after the rows of a pane were discarded was lost, and a key was awaited for ever."""
+    at = datetime(2026, 1, 1)
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    trigger = ec.sequence(ec.after_count(1), ec.signal(), ec.each_row())
+    panes = hits.window(window).trigger(trigger).accumulate(mode).group_by("k").agg(n=pl.len())
+    view = engine.view("panes", panes)
+    engine.push("hits", [("a", at), ("b", at)])
+    view.fire("a", at)
+    engine.push("hits", [("a", at), ("b", at)])
+    emitted = [
+        row
+        for delta in view.deltas(since=1)
+        for row in delta.filter(pl.col("_diff") > 0).select("k", "n").rows()
+    ]
+    assert emitted == [("a", 1 if mode == "discarding" else 2)]
+
+
+def test_a_signal_emits_an_empty_discarding_pane_if_panes_are_always_emitted() -> None:
+    """The window holds a row and nothing that came since, so that its pane has no rows, as at other triggers."""
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    panes = hits.window(ec.fixed("10m")).trigger(ec.repeat(ec.signal()), always=True).accumulate("discarding")
+    view = engine.view("panes", panes.group_by("k").agg(n=pl.len()))
+    engine.push("hits", [("a", datetime(2026, 1, 1))])
+    view.fire("a")
+    view.fire("a")
+    assert view.read().sort("n")["n"].to_list() == [0, 1]
