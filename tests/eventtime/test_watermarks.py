@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -361,6 +362,16 @@ def test_punctuated_the_highest_promise():
     assert feed.at == 5
     feed.push([(4, "a", True)])
     assert feed.at == 5
+
+
+@pytest.mark.parametrize(
+    "watermark", [pl.Series([5]), np.array([1, 2]), True], ids=["column", "array", "bool"]
+)
+def test_what_the_function_of_a_user_returns_is_refused_if_it_is_no_time(watermark: Any) -> None:
+    """A column with the highest event time instead of the time itself ended in a TypeError of polars."""
+    feed = Feed(custom_watermark(lambda state, rows, processing_time: (state, watermark)))
+    with pytest.raises(InputError, match="it must be a datetime, END_OF_TIME or None"):
+        feed.push([[5, 1]], 1)
 
 
 def test_the_function_of_a_user_may_not_move_back_nor_leave_a_trace():

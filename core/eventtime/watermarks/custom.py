@@ -68,7 +68,9 @@ class Custom(Watermark):
             return (state, watermark_before), watermark_before
         if isinstance(watermark, date):
             watermark = instant_of(where, watermark, arrived.dtype)
-        elif watermark != END_OF_TIME or isinstance(watermark, bool):
+        elif (
+            type(watermark) is not int or watermark != END_OF_TIME
+        ):  # A column or an array has no truth value.
             raise InputError(
                 f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
             )
