@@ -209,3 +209,23 @@ def test_windows_without_a_key_are_not_listed(mode: Any) -> None:
     assert {line.split(",")[0] for line in listed} - {"k gone"} == (
         {"k waits"} if mode == "discarding" else {"k waits", "k emitted"}
     )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("mode", ["accumulating", "retracting", "discarding"])
+def test_all_windows_are_fired_also_those_without_a_key(mode: Any, workers: int) -> None:
+    """A signal is an event for the trigger of a window that has nothing to emit, too: here it counts anew after it."""
+    engine = ec.Engine(workers=workers)
+    rows = engine.source("rows", {"k": pl.String, "at": pl.Datetime("us")}, kind="diffs", event_time="at")
+    trigger = ec.repeat(ec.any_of(ec.after_count(3), ec.signal()))
+    windows = rows.window(ec.fixed("10m")).trigger(trigger).accumulate(mode)
+    view = engine.view("view", windows.group_by("k").agg(n=pl.len()))
+    for keys, diff in (("gone", 1), ("gone", -1), *[("other", 1)] * 4):
+        engine.push("rows", {"k": [keys], "at": [datetime(2026, 1, 1)], "_diff": [diff]})
+    assert "None" not in str(view.why())
+    view.fire()
+    engine.push("rows", {"k": ["gone"], "at": [datetime(2026, 1, 1)], "_diff": [1]})
+    assert "gone" not in view.read()["k"].to_list()
+    for _ in range(2):
+        engine.push("rows", {"k": ["gone"], "at": [datetime(2026, 1, 1)], "_diff": [1]})
+    assert view.read().filter(k="gone")["n"].sum() == 3

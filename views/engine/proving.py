@@ -257,7 +257,7 @@ class Prover:
         # Where all panes are of one key, it is shown of which windows they are.
         shown = names or [name for name in BOUNDS if name in self._plan[place].schema]
         if place in self._compiled.trackers:
-            windows = open_windows(self._compiled, self._plan, place)
+            windows = open_windows(self._compiled, self._plan, place).named()
             is_pending = windows.state[PENDING] != 0
             pending = (
                 windows.frame.filter(pl.Series(is_pending)) if shown else ALL_TIME.head(is_pending.sum())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Keys, Mask, gather, stack
+from evercurrent.core.columns.kernels import Index, Keys, Mask, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.eventtime.panes.panes import Panes
@@ -25,11 +25,20 @@ from ..plan.plan import Plan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenWindows:
-    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` the columns of state of each window."""
+    """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` the columns of state of each window.
+
+    Keys and bounds of those that are not ``named`` are kept nowhere, and null. These have no pane to emit: all rows of a window were
+    retracted before it emitted one, or it has discarded them with its last one.
+    """
 
     keys: Keys
     frame: pl.DataFrame
     state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
+    is_named: Mask
+
+    def named(self) -> OpenWindows:
+        """Return those whose keys are kept."""
+        return self._at(np.flatnonzero(self.is_named))
 
     def of(self, where: str, key: object, window: object) -> OpenWindows:
         """Return the windows with this key (None: any) and these bounds (None: any).
@@ -38,7 +47,9 @@ class OpenWindows:
             InputError: the key or the window does not fit the columns.
         """
         names = [name for name in self.frame.columns if name not in BOUNDS]
-        is_chosen = pl.Series(np.ones(len(self.keys), np.bool_))
+        is_chosen = pl.Series(
+            self.is_named if key is not None or window is not None else np.ones(len(self.keys), np.bool_)
+        )
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))
@@ -47,16 +58,17 @@ class OpenWindows:
                 raise InputError(f"{where}: its one window covers all of time; leave out window=")
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))
-        places = np.flatnonzero(is_chosen.to_numpy())
+        return self._at(np.flatnonzero(is_chosen.to_numpy()))
+
+    def _at(self, places: Index) -> OpenWindows:
         state = {name: column[places] for name, column in self.state.items()}
-        return OpenWindows(self.keys.take(places), gather(self.frame, places), state)
+        return OpenWindows(self.keys.take(places), gather(self.frame, places), state, self.is_named[places])
 
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
-    """Return all open windows of the grouping at this place, but for those whose keys are kept nowhere. Cost: all of them.
+    """Return all open windows of the grouping at this place. Cost: all of them.
 
-    These have no pane to emit: all rows of a window were retracted before it emitted one, or it has discarded them with its
-    last one. Where a trigger awaits signals, those of the second kind are among the windows returned.
+    Where a trigger awaits signals, those that have discarded their rows are named.
     """
     tracker, group = compiled.trackers[place], compiled.groupings[place]
     run = tracker.spine.merged()
@@ -66,14 +78,12 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     if (panes := compiled.panes.get(place)) is not None:
         frame = _with_emitted_names(frame, panes.emitted, keys, is_named)
         frame = _with_counted_names(frame, panes, keys, is_named)
-    named = np.flatnonzero(is_named)
-    keys, frame = keys.take(named), gather(frame, named)
-    state = {name: column[is_open[named]] for name, column in run.sums.items()}
+    state = {name: column[is_open] for name, column in run.sums.items()}
     state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
     schema = plan[place].schema
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
-    return OpenWindows(keys, frame, state)
+    return OpenWindows(keys, frame, state, is_named)
 
 
 def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, is_named: Mask) -> pl.DataFrame:

@@ -94,6 +94,7 @@ class WindowQueries:
         if place not in self._compiled.trackers:
             return ["nothing is held back: every epoch that brings rows emits its panes at once"]
         tracker, windows = self.windows(key, window)
+        windows = windows.named()
         circumstances = Circumstances(
             watermark=tracker.clock.before,
             processing_time=instant,
