@@ -104,6 +104,12 @@ def contents(engine: ec.Engine) -> list[tuple[int, int, int]]:
     return sorted(engine.views["sums"].read().rows())
 
 
+def require_reopened(path: Path, epochs: int) -> None:
+    """Check that the checkpoint opens with the view after so many epochs."""
+    with opened(LocalStore(path)) as engine:
+        assert contents(engine) == expected(epochs)
+
+
 def named(store: LocalStore) -> set[str]:
     """Return the files that the last commit names."""
     last = CommitLog(store).last
@@ -124,8 +130,7 @@ def test_a_commit_names_files_that_were_written_before(tmp_path: Path) -> None:
         engine.checkpoint()
         assert named(store) & set(store.put_names)
         assert contents(engine) == expected(30)
-    with opened(LocalStore(tmp_path)) as engine:
-        assert contents(engine) == expected(30)
+    require_reopened(tmp_path, 30)
 
 
 def test_what_no_commit_will_name_is_deleted(tmp_path: Path) -> None:
@@ -166,8 +171,7 @@ def test_a_commit_waits_for_a_file_that_is_being_written(tmp_path: Path) -> None
         store.may_put.set()
         committing.join(60)
         assert named(store) <= store.pieces()
-    with opened(LocalStore(tmp_path)) as engine:
-        assert contents(engine) == expected(2)
+    require_reopened(tmp_path, 2)
 
 
 def test_a_commit_does_not_wait_for_the_store_of_another_engine(tmp_path: Path) -> None:
@@ -227,8 +231,7 @@ def test_a_file_that_cannot_be_written_early_is_written_with_the_commit(tmp_path
             push(engine, epoch)
         engine.checkpoint()
         assert not store.put_names
-    with opened(LocalStore(tmp_path)) as engine:
-        assert contents(engine) == expected(10)
+    require_reopened(tmp_path, 10)
 
 
 def test_a_sweep_leaves_files_that_the_next_commit_will_name(
@@ -254,8 +257,7 @@ def test_an_engine_that_is_dropped_leaves_a_whole_checkpoint(tmp_path: Path) -> 
     with opened(LocalStore(tmp_path)) as engine:
         assert contents(engine) == expected(9)
         push(engine, 9)
-    with opened(LocalStore(tmp_path)) as engine:
-        assert contents(engine) == expected(10)
+    require_reopened(tmp_path, 10)
 
 
 def test_an_engine_that_is_dropped_writes_no_further_pieces(tmp_path: Path) -> None:

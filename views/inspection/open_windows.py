@@ -47,9 +47,8 @@ class OpenWindows:
             InputError: the key or the window does not fit the columns.
         """
         names = [name for name in self.frame.columns if name not in BOUNDS]
-        is_chosen = pl.Series(
-            self.is_named if key is not None or window is not None else np.ones(len(self.keys), np.bool_)
-        )
+        is_any = key is None and window is None
+        is_chosen = pl.Series(np.ones(len(self.keys), np.bool_) if is_any else self.is_named)
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))

@@ -68,9 +68,8 @@ class Custom(Watermark):
             return (state, watermark_before), watermark_before
         if isinstance(watermark, date):
             watermark = instant_of(where, watermark, arrived.dtype)
-        elif (
-            type(watermark) is not int or watermark != END_OF_TIME
-        ):  # A column or an array has no truth value.
+        # By its type first: a column or an array that is compared has no truth value.
+        elif type(watermark) is not int or watermark != END_OF_TIME:
             raise InputError(
                 f"{where} gave the watermark {watermark!r}; it must be a datetime, END_OF_TIME or None"
             )
