@@ -390,6 +390,17 @@ def test_a_sample_takes_its_share_of_the_keys() -> None:
         engine.retain_rows()
 
 
+def test_a_sample_without_any_key_says_that_nothing_is_compared() -> None:
+    engine = ec.Engine()
+    sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, retained=True)
+    totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
+    nothing = "no key of the view is in the sample"
+    assert nothing not in repr(totals.prove(sample=1e-300))
+    engine.push("sales", {"shop": range(1, 51), "price": range(50)})
+    assert nothing in repr(totals.prove(sample=1e-300))
+    assert nothing not in repr(totals.prove(sample=1.0))
+
+
 def test_a_sample_sorts_no_more_rows_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ec.Engine(record=True)
     sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, kind="diffs", retained=True)

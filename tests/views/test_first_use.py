@@ -107,6 +107,25 @@ def test_a_step_is_called_by_what_it_changes() -> None:
         assert repr(step).startswith(f"Collection({label}: ")
 
 
+def test_a_field_of_a_struct_with_the_name_of_another_column_is_refused_when_it_is_declared() -> None:
+    engine = ec.Engine()
+    pair = pl.Struct({"at": pl.Datetime("us"), "x": pl.Int64})
+    hits = engine.source("hits", {"x": pl.Int64, "at": pl.Datetime("us"), "pair": pair}, event_time="at")
+    windowed = hits.window(ec.fixed("1m")).select("pair")
+    with pytest.raises(
+        ec.PlanError, match=r"'at' of column 'pair' .* kept as the event time; rename the field before"
+    ):
+        windowed.unnest("pair")
+    with pytest.raises(ec.PlanError, match=r"'x' of column 'pair' would have the name of column 'x'; rename"):
+        hits.select("x", "pair").unnest("pair")
+    with pytest.raises(
+        ec.PlanError, match=r"'at' of column 'other' would have the name of field 'at' of column 'pair'"
+    ):
+        hits.select("pair", other="pair").unnest()
+    renamed = windowed.with_columns(pl.col("pair").struct.rename_fields(["when", "x"])).unnest("pair")
+    assert [*renamed.schema] == ["when", "x", "window_start", "window_end", "at"]
+
+
 def test_all_structs_are_unnested_where_none_is_named() -> None:
     engine = ec.Engine()
     schema = {"a": pl.Struct({"p": pl.Int64}), "b": pl.Int64, "c": pl.Struct({"q": pl.Int64})}

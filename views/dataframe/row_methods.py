@@ -125,7 +125,23 @@ class RowCalls(CollectionBase, Generic[C]):
         """Replace these struct columns, by default all of them, by their fields."""
         names = column_names(self._where("unnest"), self.schema, columns)
         structs = [name for name, dtype in self.schema.items() if isinstance(dtype, pl.Struct)]
-        return self._reshaped("unnest", Unnest(tuple(names or structs)), pl.DataFrame.unnest)
+        operation = Unnest(tuple(names or structs))
+        self._require_new_fields(operation.columns)
+        return self._reshaped("unnest", operation, pl.DataFrame.unnest)
+
+    def _require_new_fields(self, structs: Sequence[str]) -> None:
+        """Check that the fields of structs have names that no other column has, and no field of another of them."""
+        owners = {name: f"column {name!r}" for name in self.schema if name not in structs}
+        for struct in structs:
+            dtype = self.schema.get(struct)
+            for field in dtype.fields if isinstance(dtype, pl.Struct) else ():
+                if field.name in owners:
+                    reason = ", which is kept as the event time" if field.name == self._time_column else ""
+                    raise PlanError(
+                        f"{self._where('unnest')}: field {field.name!r} of column {struct!r} would have the name of "
+                        f"{owners[field.name]}{reason}; rename the field before, with pl.col({struct!r}).struct.rename_fields([...])"
+                    )
+                owners[field.name] = f"field {field.name!r} of column {struct!r}"
 
     def map_batches(
         self,

@@ -113,7 +113,11 @@ class Prover:
             # Values that differ by rounding alone are equal, and would not be in one sample.
             result = proof(self._views[name], self._now.epoch, evaluation, kept_rows)
             return replace(result, differences=chosen(result.differences))
-        return proof(self._views[name], self._now.epoch, evaluation, kept_rows, chosen)
+        result = proof(self._views[name], self._now.epoch, evaluation, kept_rows, chosen)
+        if result.rows or not result or not kept_rows.height:
+            return result
+        remark = f"no key of the view is in the sample, so that nothing is compared; its share, {scope.share}, has to be larger"
+        return replace(result, remarks=(*result.remarks, remark))
 
     # From which epoch on
 
