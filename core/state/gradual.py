@@ -33,6 +33,12 @@ AHEAD = 4
 STEP = 1 << 14
 """At least about so many entries are merged in one step."""
 
+PART = 1 << 17
+"""At most about so many entries are merged at a time: what is computed on the way takes several times their room."""
+
+ROOMY = 2
+"""Columns that have room for more than so many times their entries are copied into smaller ones when the merge is complete."""
+
 FEW_LEFT = 8
 """Of a merge of more than so many times the entries that are left, the directory is made anew: it has room for all that were merged."""
 
@@ -82,10 +88,12 @@ class _Columns:
 
     def run(self, size: int) -> Run:
         """Return the first entries as a run."""
-        words = {name: column[:size] for name, column in self.words.items()}
+        # Without the room of entries that have cancelled or were of the same key, if that is most of it.
+        cut = np.array if ROOMY * size < self.capacity else np.asarray
+        words = {name: cut(column[:size]) for name, column in self.words.items()}
         rows = Keys(words["row"], words.get("row second")) if "row" in words else None
         payload = stack(self.payloads) if self.payloads[0].width else self.payloads[0]
-        sums = {name: column[:size] for name, column in self.sums.items()}
+        sums = {name: cut(column[:size]) for name, column in self.sums.items()}
         return Run(
             Keys(words["first"], words.get("second")), payload, sums, rows, self._directory(words["first"])
         )
@@ -140,6 +148,14 @@ class GradualMerge:
         if credit < STEP:
             return replace(self, credit=credit), 0
         until = min(WORDS, self.done + max(1, credit * WORDS // max(1, self.entries)))
+        advanced, merged = self, 0
+        for end in _ends(self.done, until, credit):
+            advanced, entries = advanced._with_range(layout, end)
+            merged += entries
+        return advanced, merged
+
+    def _with_range(self, layout: Layout, until: int) -> tuple[GradualMerge, int]:
+        """Return the merge with all entries below a word merged, and how many these are."""
         ranges = [run.between(self.done, until - 1) for run in self.runs]
         ranges = [run for run in ranges if len(run)]
         columns, size = self.columns, self.size
@@ -149,6 +165,13 @@ class GradualMerge:
                 columns, size = columns.with_part(size, part), size + len(part)
         return GradualMerge(self.runs, columns, size, until), sum(map(len, ranges))
 
+    def completed(self, layout: Layout) -> tuple[Run, ...]:
+        """Return the merged run, or none if all entries cancel. Cost: all entries that are left."""
+        advanced = self
+        for end in _ends(self.done, WORDS, self.entries):
+            advanced, _ = advanced._with_range(layout, end)
+        return advanced.result()
+
     @property
     def is_complete(self) -> bool:
         """Return whether all entries are merged."""
@@ -157,6 +180,12 @@ class GradualMerge:
     def result(self) -> tuple[Run, ...]:
         """Return the merged run, or none if all entries cancel. Cost: a copy of its payload."""
         return (self.columns.run(self.size),) if self.size else ()
+
+
+def _ends(begin: int, until: int, entries: int) -> list[int]:
+    """Return where ranges of words end, so that of entries that are spread evenly none has many more than ``PART``."""
+    count = max(1, min(entries // PART, until - begin))
+    return [begin + (until - begin) * number // count for number in range(1, count + 1)]
 
 
 Merging = tuple[GradualMerge, ...]

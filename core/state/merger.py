@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..columns.kernels import FEW_VALUES
-from .gradual import AT_ONCE, GRADUAL_FROM, GradualMerge, Merging, advanced, end_of, merged_in_ranges
+from .gradual import AT_ONCE, GRADUAL_FROM, PART, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .merge_policy import due_from
 from .row_merge import merged_rows
 from .run import Layout, Run, empty_run
@@ -44,7 +44,10 @@ class Merger:
         """Return the sum of these runs. Cost: their entries."""
         if not runs:
             return empty_run(self.layout)
-        self.count(sum(map(len, runs)) if len(runs) > 1 else 0)
+        entries = sum(map(len, runs))
+        self.count(entries if len(runs) > 1 else 0)
+        if entries > 2 * PART and 2 * len(runs[0]) < entries and not self.layout.by_row:
+            return next(iter(GradualMerge.of(tuple(runs)).completed(self.layout)), empty_run(self.layout))
         return merged_rows(self.layout, runs) or merge(self.layout, runs)
 
     def piled(self, runs: Runs) -> Runs:

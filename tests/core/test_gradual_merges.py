@@ -23,7 +23,7 @@ from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run, empty_run, make_run, run_of_rows
 from evercurrent.core.state.run_columns import SUM, run_of_columns
-from evercurrent.core.state.run_merge import FEW_ENTRIES
+from evercurrent.core.state.run_merge import FEW_ENTRIES, merge
 from evercurrent.core.state.snapshot import KEY, Saved
 from evercurrent.core.state.spine import Spine, Version
 from strategies import of_profile
@@ -109,10 +109,14 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", [Numbers(), Rows()], ids=["numbers", "rows"])
 @of_profile(1.0, quick=40)
 @given(
-    steps=STEPS, ahead=st.sampled_from([1, 2, 4]), step=st.sampled_from([1, 5]), limit=st.sampled_from([0, 6])
+    steps=STEPS,
+    ahead=st.sampled_from([1, 2, 4]),
+    step=st.sampled_from([1, 5]),
+    limit=st.sampled_from([0, 6]),
+    part=st.sampled_from([1, 3, merger_module.PART]),
 )
 def test_the_same_rows_are_there_at_any_time(
-    kind: Numbers | Rows, steps: list[tuple[str, Any]], ahead: int, step: int, limit: int
+    kind: Numbers | Rows, steps: list[tuple[str, Any]], ahead: int, step: int, limit: int, part: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(policy_module, "FLOOR", 1)
@@ -120,6 +124,8 @@ def test_the_same_rows_are_there_at_any_time(
         patches.setattr(merger_module, "AT_ONCE", 0)
         patches.setattr(gradual_module, "AHEAD", ahead)
         patches.setattr(gradual_module, "STEP", step)
+        patches.setattr(gradual_module, "PART", part)
+        patches.setattr(merger_module, "PART", part)
         patches.setattr(directory_module, "FROM", 1)
         patches.setattr(gradual_module, "FROM", 1)
         spine, now = Spine(kind.layout), Counter[tuple[int, str]]()
@@ -228,6 +234,35 @@ def test_what_is_merged_does_not_depend_on_discarded_epochs(monkeypatch: pytest.
             assert ours.keys.first.tolist() == theirs.keys.first.tolist()
 
 
+def test_a_large_merge_is_made_part_by_part_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(9)
+    sizes = [3_000, 2_900, 2_800, 500]
+    words = [np.sort(draw.integers(0, 2**63, size)).astype(np.uint64) * np.uint64(2) for size in sizes]
+    words[1][::2] = words[0][: len(words[1]) : 2]
+    runs = [
+        make_run(Layout(), Keys(each), pl.DataFrame(), {DIFF: np.ones(len(each), np.int64)}) for each in words
+    ]
+    gone = make_run(Layout(), Keys(words[2]), pl.DataFrame(), {DIFF: np.full(len(words[2]), -1)})
+    merges: list[list[int]] = []
+
+    def counted(layout: Layout, ranges: Any) -> Run:
+        merges.append([len(run) for run in ranges])
+        return merge(layout, ranges)
+
+    whole = merge(Layout(), [*runs, gone])
+    monkeypatch.setattr(gradual_module, "merge", counted)
+    monkeypatch.setattr(gradual_module, "PART", 1_000)
+    monkeypatch.setattr(merger_module, "PART", 1_000)
+    moved: list[int] = []
+    parts = merger_module.Merger(Layout(), None, moved.append).merged([*runs, gone])
+    assert len(merges) == sum(map(sum, merges)) // 1_000 == sum([*sizes, len(gone)]) // 1_000
+    assert max(map(sum, merges)) < 1_500
+    assert parts.keys.first.tolist() == whole.keys.first.tolist()
+    assert parts.sums[DIFF].tolist() == whole.sums[DIFF].tolist()
+    assert moved == [sum([*sizes, len(gone)])]
+    assert not len(merger_module.Merger(Layout(), None, moved.append).merged([gone, runs[2]]))
+
+
 def test_a_merge_is_not_there_without_its_last_run() -> None:
     runs = tuple(empty_run(Layout()) for _ in range(2))
     assert GradualMerge.of(runs).place_in(runs) == 0
@@ -280,7 +315,10 @@ def test_a_step_of_a_merge_in_which_all_entries_cancel_leaves_none(
     assert [run.keys.first.tolist() for run in merge.result()] == [[words[-1]]][:left]
 
 
-def test_a_run_of_which_few_entries_are_left_has_no_directory_of_all_that_were_merged() -> None:
+def test_a_run_of_which_few_entries_are_left_has_no_room_for_all_that_were_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gradual_module, "PART", 1 << 14)
     words = np.arange(1, 200_001, dtype=np.uint64) * np.uint64(2**64 // 200_001)
     gone = np.delete(words, np.arange(0, 200_000, 40))
     runs = tuple(
@@ -290,8 +328,13 @@ def test_a_run_of_which_few_entries_are_left_has_no_directory_of_all_that_were_m
     for run in runs:
         run.match(run.keys)
     merge = GradualMerge.of(runs)
+    moved = 0
     while not merge.is_complete:
-        merge, _ = merge.advanced(Layout(), 10_000)
+        merge, entries = merge.advanced(Layout(), 10_000)
+        moved += entries
     (merged,) = merge.result()
+    assert moved == merge.entries
+    assert merged.keys.first.base is None
+    assert merged.sums[DIFF].base is None
     assert [each.tolist() for each in merged.match(Keys(words))] == [[*range(0, 200_000, 40)], [*range(5000)]]
     assert merged.bytes_of_lookups < 8 * len(merged)
