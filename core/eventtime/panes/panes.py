@@ -17,7 +17,7 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.channels import Finding, Lookup
-from ...state.lookup import KeyRows, all_rows
+from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
@@ -138,17 +138,17 @@ class Panes(Operator):
         exists, rows = self._groups(firing.keys, even)
         if even is not None:
             rows = self._dated(self._with_stored_names(firing.keys.take(np.flatnonzero(exists)), rows))
-        last = _LastPanes.none(self._rows) if is_log else self._last_panes(firing)
-        emits = exists.copy() if is_log else self._emits(firing, exists, rows, last)
-        if again is not None:
-            emits |= exists & again
-        # The place of each emitting window that has a row, among the rows of all windows that exist.
+        emits, last = exists, None if is_log else self._last_panes(firing)
+        if last is not None and len(last.diffs):
+            last.stand(self._equal(exists if again is None else exists & ~again, exists, rows, last))
+            emits = exists & ~last.has_standing(len(firing.keys))
+        # The place of each emitting window among the rows of all windows that exist.
         place = np.cumsum(exists) - 1
-        new = gather(rows, place[emits & exists])
-        panes = self._written(now, firing, np.flatnonzero(emits & exists), new)
-        if is_log:
+        new = gather(rows, place[emits])
+        panes = self._written(now, firing, np.flatnonzero(emits), new)
+        if last is None:
             return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
-        return self._change(firing, emits, emits & exists, last, panes)
+        return self._change(firing, emits, last, panes)
 
     def _emits_again(self, firing: Firing) -> Mask | None:
         """Return which firing windows emit a row that has not changed; None: none of them do."""
@@ -161,40 +161,29 @@ class Panes(Operator):
 
     def _last_panes(self, firing: Firing) -> _LastPanes:
         """Return the last panes of the windows that fire or close, and of those that merged into others."""
-        own = all_rows(self.emitted, firing.keys)
-        moves = firing.moves
-        if moves is None or not len(moves.old):
-            return _LastPanes(
-                own, own.owners, Keys(np.zeros(0, np.uint64)), _nobody(own), np.zeros(0, np.intp)
-            )
-        olds = group(moves.old)
-        moved = all_rows(self.emitted, olds.keys)
-        of = moves.new.take(olds.first_entries[moved.owners])
-        return _LastPanes(
-            own, own.owners, olds.keys.take(moved.owners), moved, places_among(of, firing.keys), of
-        )
+        own, moves = all_rows(self.emitted, firing.keys), firing.moves
+        keys = of = firing.keys.take(own.owners)
+        places, payload, diffs = own.owners, own.payload, own.diffs
+        if moves is not None and len(moves.old):
+            olds = group(moves.old)
+            moved = all_rows(self.emitted, olds.keys)
+            heirs = moves.new.take(olds.first_entries[moved.owners])
+            keys, of = Keys.concat([keys, olds.keys.take(moved.owners)]), Keys.concat([of, heirs])
+            places = np.concatenate([places, places_among(heirs, firing.keys)])
+            payload, diffs = stack([payload, moved.payload]), np.concatenate([diffs, moved.diffs])
+        return _LastPanes(keys, of, places, payload, diffs, np.zeros(len(diffs), np.bool_), len(own.owners))
 
-    def _emits(self, firing: Firing, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
-        """Return which firing windows have something new to emit: another row, or none where there was one."""
-        size = len(firing.keys)
-        count = np.bincount(last.places, minlength=size) + np.bincount(
-            last.moved_places[last.moved_places >= 0], minlength=size
-        )
-        emits: Mask = np.where(exists, count != 1, count != 0).astype(np.bool_)
-        once = np.flatnonzero(exists & (count == 1))
-        if not len(once):
-            return emits
-        entry = np.full(size, -1)
-        entry[last.places] = np.arange(len(last.places))
-        alone = once[entry[once] >= 0]
-        # A window that moved without merging has other bounds.
-        emits[np.setdiff1d(once, alone)] = True
+    def _equal(self, compares: Mask, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
+        """Return which last panes equal the row that their window has now, among the windows that are to be compared."""
+        equal: Mask = last.places >= 0
+        equal[equal] = compares[last.places[equal]]
         place = np.cumsum(exists) - 1
-        before, after = entry[alone], place[alone]
         for name in self._compared:
-            column, now = last.own.payload.get_column(name), rows.get_column(name)
-            emits[alone[differ(at(column, before), at(now, after))]] = True
-        return emits
+            if not len(among := np.flatnonzero(equal)):
+                break
+            before, now = last.payload.get_column(name), rows.get_column(name)
+            equal[among] = ~differ(at(before, among), at(now, place[last.places[among]]))
+        return equal
 
     # New panes
 
@@ -285,49 +274,39 @@ class Panes(Operator):
         counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
         return counted, payload_of(self.counts, self.counts.delta, keys)
 
-    def _change(
-        self, firing: Firing, emits: Mask, has_row: Mask, last: _LastPanes, panes: pl.DataFrame
-    ) -> Delta:
+    def _change(self, firing: Firing, emits: Mask, last: _LastPanes, panes: pl.DataFrame) -> Delta:
         """Return minus the replaced panes, plus the new ones; stage the same for windows that stay open."""
-        own, moved = last.own, last.moved
-        replaced = np.flatnonzero(emits[last.places])
-        joined = np.flatnonzero(last.moved_places >= 0)
-        joined = joined[emits[last.moved_places[joined]]]
-        self._keep(firing, emits, has_row, last, panes, joined)
+        self._keep(firing, emits, last, panes)
+        new = np.ones(panes.height, np.int64)
         if self.spec.mode == "accumulating":
-            return Delta.of(panes, np.ones(panes.height, np.int64)) if panes.height else self._nothing
-        parts = [gather(own.payload, replaced), gather(moved.payload, joined), panes]
-        diffs = [-own.diffs[replaced], -moved.diffs[joined], np.ones(panes.height, np.int64)]
-        out = Delta.of(stack(parts), np.concatenate(diffs))
+            return Delta.of(panes, new) if panes.height else self._nothing
+        replaced = np.where(last.places >= 0, last.diffs - last.stands, 0)
+        entries = np.flatnonzero(replaced)
+        parts = [gather(last.payload, entries), panes]
+        out = Delta.of(stack(parts), np.concatenate([-replaced[entries], new]))
         return out if len(out) else self._nothing
 
-    def _keep(
-        self,
-        firing: Firing,
-        emits: Mask,
-        has_row: Mask,
-        last: _LastPanes,
-        panes: pl.DataFrame,
-        joined: Index,
-    ) -> None:
+    def _keep(self, firing: Firing, emits: Mask, last: _LastPanes, panes: pl.DataFrame) -> None:
         """Stage the last panes by window, and none for a window that is over."""
-        own, moved = last.own, last.moved
-        over = np.flatnonzero(emits[last.places] | firing.is_over[last.places])
-        stays = np.flatnonzero(~firing.is_over[has_row])
-        carried = np.setdiff1d(np.arange(len(moved.owners)), joined)
-        quiet = _quiet_ends(firing)
-        silent = all_rows(self.emitted, quiet) if len(quiet) else _nobody(own)
+        fires = last.places >= 0
+        stays = np.where(fires, last.stands, last.diffs)
+        stays[fires] *= ~firing.is_over[last.places[fires]]
+        changes = stays != last.diffs
+        changes[last.own :] = True
+        old, new = np.flatnonzero(changes), np.flatnonzero(changes & (stays != 0))
+        open_still = np.flatnonzero(~firing.is_over[emits])
         entries = [
-            (firing.keys.take(own.owners[over]), gather(own.payload, over), -own.diffs[over]),
-            (last.moved_keys, moved.payload, -moved.diffs),
-            (last.moved_to.take(carried), gather(moved.payload, carried), moved.diffs[carried]),
-            (quiet.take(silent.owners), silent.payload, -silent.diffs),
+            (last.keys.take(old), gather(last.payload, old), -last.diffs[old]),
+            (last.of.take(new), gather(last.payload, new), stays[new]),
             (
-                firing.keys.take(np.flatnonzero(has_row)[stays]),
-                gather(panes, stays),
-                np.ones(len(stays), np.int64),
+                firing.keys.take(np.flatnonzero(emits)[open_still]),
+                gather(panes, open_still),
+                np.ones(len(open_still), np.int64),
             ),
         ]
+        if len(quiet := _quiet_ends(firing)):
+            silent = all_rows(self.emitted, quiet)
+            entries.append((quiet.take(silent.owners), silent.payload, -silent.diffs))
         entries = [entry for entry in entries if len(entry[0])]
         if not entries:
             return
@@ -338,30 +317,34 @@ class Panes(Operator):
         self.emitted.stage(make_run(self.emitted.layout, words, payload, {DIFF: diffs}, rows))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _LastPanes:
-    """The last panes of firing windows, by their ``places`` among these, and of windows that moved.
+    """The last panes of firing windows, and of windows that moved.
 
-    ``moved_keys`` are the windows under which these are kept, ``moved_to`` those that they are part of now,
-    ``moved_places`` the places of the latter among the firing ones, -1 if they do not fire.
+    ``keys`` are the windows under which they are kept, ``of`` those that they are part of now, and ``places`` the places of the
+    latter among the firing ones, -1 if they do not fire. The first ``own`` are of windows that have not moved. A pane that
+    ``stands`` is equal to what its window would emit, and is not replaced.
     """
 
-    own: KeyRows
+    keys: Keys
+    of: Keys
     places: Index
-    moved_keys: Keys
-    moved: KeyRows
-    moved_places: Index
-    moved_to: Keys = Keys(np.zeros(0, np.uint64))  # noqa: RUF009
+    payload: pl.DataFrame
+    diffs: Ints
+    stands: Mask
+    own: int
 
-    @staticmethod
-    def none(schema: pl.Schema) -> _LastPanes:
-        """Return no panes, since none were emitted or they do not matter."""
-        nobody = KeyRows(np.zeros(0, np.intp), schema.to_frame(), np.zeros(0, np.int64))
-        return _LastPanes(nobody, nobody.owners, Keys(np.zeros(0, np.uint64)), nobody, nobody.owners)
+    def stand(self, equal: Mask) -> None:
+        """Let the first of the equal panes of each window stand: a session that has moved and moved back may have others."""
+        entries = np.flatnonzero(equal)
+        _, firsts = np.unique(self.places[entries], return_index=True)
+        self.stands[entries[firsts]] = True
 
-
-def _nobody(like: KeyRows) -> KeyRows:
-    return KeyRows(np.zeros(0, np.intp), like.payload.clear(), np.zeros(0, np.int64))
+    def has_standing(self, windows: int) -> Mask:
+        """Return which of the firing windows have a pane that stands."""
+        standing = np.zeros(windows, np.bool_)
+        standing[self.places[self.stands]] = True
+        return standing
 
 
 def _quiet_ends(firing: Firing) -> Keys:
