@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
 from .dense import SAMPLE, SPARSE, are_close, integers_of, range_order, words_of
-from .kernels import Index, Ints, Keys, Mask, Words, is_one_word, is_ones, key_words, physical
+from .kernels import (
+    Index,
+    Ints,
+    Keys,
+    Mask,
+    Words,
+    is_one_word,
+    is_ones,
+    key_words,
+    least_and_greatest,
+    physical,
+)
 from .whole_columns import AnyColumn
 
 SMALL = 256
@@ -24,6 +36,9 @@ DENSE_BELOW = 1 << 22
 
 EXACT_FLOATS = 2**53
 """Every integer below this is exact as a float."""
+
+BLOCK = 1 << 17
+"""About so many entries are summed up at a time where their values are computed for it: these stay in the caches."""
 
 RUN = 1 << 10
 """Words are merged if they ascend over stretches of this length on average, as the words of merged runs do."""
@@ -66,6 +81,24 @@ class Segments:
     def sums_of(self, columns: Mapping[str, Ints]) -> dict[str, Ints]:
         """Return the ``sums`` of each of these columns."""
         return {name: self.sums(column) for name, column in columns.items()}
+
+    def sums_by_block(self, values_of: Callable[[slice | Index], Mapping[str, Ints]]) -> dict[str, Ints]:
+        """Return the sums of columns that a function returns of some entries, a block of segments at a time.
+
+        A column that is not there for some entries is zero. Cost: the entries; room for the columns of a block, not for all.
+        """
+        # A segment that is larger than a block is one of its own.
+        cuts = np.append(self.starts.searchsorted(np.arange(0, len(self.order), BLOCK)), len(self.starts))
+        totals: dict[str, Ints] = {}
+        for first, last in pairwise(np.unique(cuts).tolist()):
+            starts = self.starts[first:last]
+            begin, end = starts[0], self.starts[last] if last < len(self.starts) else len(self.order)
+            ordered = Segments(np.arange(end - begin), starts - begin)
+            for name, values in values_of(self.order[begin:end]).items():
+                if name not in totals:
+                    totals[name] = np.zeros(len(self.starts), np.int64)
+                totals[name][first:last] = ordered.sums(values)
+        return totals
 
     def greatest(self, values: Ints) -> Ints:
         """Return the greatest value of each segment."""
@@ -133,6 +166,17 @@ class DenseGroups(Groups):
         # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
         return np.bincount(self.codes, values, len(self.counts))[self.used].astype(np.int64)
 
+    def sums_by_block(self, values_of: Callable[[slice | Index], Mapping[str, Ints]]) -> dict[str, Ints]:
+        """See ``Segments``: blocks of entries, not so small that the sums of all codes cost more than they do."""
+        size, entries = max(BLOCK, 2 * len(self.counts)), len(self.codes)
+        totals: dict[str, Ints] = {}
+        for start in range(0, entries, size):
+            codes = self.codes[start : start + size]
+            for name, values in values_of(slice(start, min(start + size, entries))).items():
+                sums = _sums_of_codes(codes, values, len(self.counts))
+                totals[name] = totals[name] + sums if name in totals else sums
+        return {name: sums[self.used] for name, sums in totals.items()}
+
     def greatest(self, values: Ints) -> Ints:
         """Return the greatest value of each group."""
         greatest = np.full(len(self.counts), np.iinfo(np.int64).min)
@@ -162,6 +206,18 @@ class DenseGroups(Groups):
         first = np.zeros(len(self.counts), np.intp)
         first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return first[self.used]
+
+
+def _sums_of_codes(codes: Ints, values: Ints, count: int) -> Ints:
+    """Return the sum of the values of each code below ``count``, modulo 2^64."""
+    if is_ones(values):
+        return np.bincount(codes, minlength=count)
+    least, greatest = least_and_greatest(values)
+    # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
+    if max(-least, greatest) * len(codes) < EXACT_FLOATS:
+        return np.bincount(codes, values, count).astype(np.int64)
+    upper, lower = np.bincount(codes, values >> 32, count), np.bincount(codes, values & 0xFFFFFFFF, count)
+    return (upper.astype(np.int64) << 32) + lower.astype(np.int64)
 
 
 def boundaries(keys: Keys) -> Index:

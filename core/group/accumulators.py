@@ -33,9 +33,10 @@ from ..columns.exact import (
     wide_integers,
     wide_limbs,
 )
-from ..columns.kernels import Floats, Ints, Keys, least_and_greatest, physical
+from ..columns.grouping import BLOCK, Groups
+from ..columns.kernels import Floats, Index, Ints, Keys, at, is_ones, least_and_greatest, physical
 from ..columns.nulls import nulls_as, nulls_in
-from ..columns.whole_columns import AnyColumn, IntColumn, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, ones, series_of
 from ..data.errors import ArithmeticRefusedError
 from .aggregate_contract import AggregateState, Change
 from .aggregate_contract import Sums as Sums
@@ -49,6 +50,9 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
     pl.Int32(): np.iinfo(np.int32),
 }
 """Types of sums and counts that numpy knows, with their bounds."""
+
+FROM_BLOCKS = 2
+"""Rows of so many blocks are added up a block at a time."""
 
 DIGITS = 38
 """The most digits of a decimal."""
@@ -76,6 +80,30 @@ def contributions(
     for (name, part), column in zip(parts, columns, strict=True):
         added |= part(name, column, diffs)
     return added
+
+
+def additions(
+    groups: Groups, parts: Sequence[tuple[str, RowPart]], columns: Sequence[AnyColumn], diffs: Ints
+) -> dict[str, Ints]:
+    """Return the sums of the ``contributions`` of the rows of each group. Cost: the rows; room for those of a block of them."""
+    if len(diffs) < FROM_BLOCKS * BLOCK:
+        return groups.sums_of(contributions(parts, columns, diffs))
+    are_ones = is_ones(diffs)
+
+    def of_rows(rows: slice | Index) -> dict[str, Ints]:
+        chosen = [_rows_of(column, rows) for column in columns]
+        count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return contributions(parts, chosen, ones(count) if are_ones else diffs[rows])
+
+    return groups.sums_by_block(of_rows)
+
+
+def _rows_of(column: AnyColumn, rows: slice | Index) -> AnyColumn:
+    if not isinstance(rows, slice):
+        return at(column, rows)
+    if isinstance(column, IntColumn):
+        return IntColumn(column.name, column.values[rows])
+    return column.slice(rows.start, rows.stop - rows.start)
 
 
 def spread(rows: Sequence[Sums], name: str, sizes: Sequence[int]) -> Ints:

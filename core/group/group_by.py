@@ -37,7 +37,7 @@ from ..state.purge import payload_of, sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, contributions, row_parts, spread
+from .accumulators import LENGTH, additions, contributions, row_parts, spread
 from .aggregate_contract import AggregateState, Change, Sums
 from .aggregates import Aggregate
 from .changed_groups import change_of, unchanged
@@ -212,9 +212,10 @@ class GroupBy(Operator):
             summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
             if summed is not delta:
                 return summed
-        sums, groups = self._contributions(delta), self._groups(delta)
+        groups = self._groups(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
+        sums = self._additions(groups, delta)
         return added_up(
             delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part]
         )
@@ -283,10 +284,10 @@ class GroupBy(Operator):
 
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
-        rows = [self._contributions(deltas[0])]
         if len(deltas) == 1:
             groups = self._groups(deltas[0])
-            return groups, groups.sums_of(rows[0])
+            return groups, self._additions(groups, deltas[0])
+        rows = [self._contributions(deltas[0])]
         counted = [part.column for part in self._parts if part.counts_input]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
         sizes = [len(delta) for delta in deltas]
@@ -294,9 +295,19 @@ class GroupBy(Operator):
         columns = {name: spread(rows, name, sizes) for part in rows for name in part}
         return groups, groups.sums_of(columns)
 
+    def _additions(self, groups: Groups, delta: Delta) -> dict[str, Ints]:
+        """Return the additions of the rows of each group to its additive columns."""
+        if self._stored.states or self._is_combined(delta):
+            return groups.sums_of(self._contributions(delta))
+        self._require_few(delta.diffs)
+        return additions(groups, self._row_parts, delta.columns(self._inputs), delta.diffs)
+
+    def _is_combined(self, delta: Delta) -> bool:
+        return self.may_combine and ADDED_UP in delta.names
+
     def _contributions(self, delta: Delta) -> dict[str, Ints]:
         """Return the additions of each row to the additive columns of its group."""
-        if self.may_combine and ADDED_UP in delta.names:
+        if self._is_combined(delta):
             rows = sums_in(delta.frame)
             self._require_few(rows.pop(ENTRIES))
             return rows

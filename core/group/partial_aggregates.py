@@ -28,11 +28,10 @@ ADDED_UP = SUM + ENTRIES
 def added_up(
     frame: pl.DataFrame, keys: Sequence[str], groups: Groups, sums: Sums, others: Sequence[pl.Series] = ()
 ) -> Delta:
-    """Return a row per group: its key, the additions of the frame's rows to its additive columns, and ``others`` of it."""
+    """Return a row per group: its key, what the frame's rows add to its additive columns, given as ``sums``, and ``others`` of it."""
     columns = [frame.get_column(name) for name in keys]
     named = gather(pl.DataFrame(columns), groups.first_entries).get_columns() if columns else []
-    additions = {**{name: groups.sums(column) for name, column in sums.items()}}
-    additions[ENTRIES] = groups.sums(np.abs(frame.get_column(DIFF).to_numpy()))
+    additions = {**sums, ENTRIES: groups.sums(np.abs(frame.get_column(DIFF).to_numpy()))}
     ones = pl.Series(DIFF, np.ones(len(groups), np.int64))
     return Delta(
         pl.DataFrame(

@@ -25,10 +25,13 @@ import evercurrent.core.columns.kernels as kernels
 import evercurrent.core.columns.sorting as sorting
 import evercurrent.core.data.delta as delta_module
 import evercurrent.core.eventtime.windows.assign_windows as windows_module
+import evercurrent.core.group.accumulators as accumulators
 import evercurrent.core.group.aggregate_states as parts_module
 import evercurrent.core.group.group_by as group_module
 import evercurrent.core.state.first_rows as first_rows_module
+import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.merge_policy as policy_module
+import evercurrent.core.state.merger as merger_module
 import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.row_merge as row_merge_module
@@ -61,7 +64,10 @@ HASHING = (
 """The modules that import ``key_words``."""
 
 HOUSES: Mapping[object, tuple[str, ...]] = {
-    grouping: ("SMALL", "PACKED_BELOW", "SWAPS"),
+    grouping: ("SMALL", "PACKED_BELOW", "SWAPS", "BLOCK"),
+    accumulators: ("BLOCK",),
+    gradual_module: ("PART",),
+    merger_module: ("PART",),
     kernels: ("MANY_ROWS",),
     sorting: ("MANY_ROWS",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
@@ -84,6 +90,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FILTERED_BELOW": 0,
         "STEPS": 1,
     },
+    "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "BLOCK": 2, "PART": 1},
     "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2},
     "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
