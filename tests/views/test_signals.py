@@ -42,3 +42,29 @@ def test_a_signal_emits_an_empty_discarding_pane_if_panes_are_always_emitted() -
     view.fire("a")
     view.fire("a")
     assert view.read().sort("n")["n"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating", "retracting"])
+@pytest.mark.parametrize("key", [None, "a"], ids=str)
+@pytest.mark.parametrize("window", [None, datetime(2026, 1, 1)], ids=["all", "one"])
+@pytest.mark.parametrize("info", [False, True], ids=["bare", "info"])
+def test_a_signal_reaches_a_window_that_lost_all_its_rows_before_its_first_pane(
+    mode: Literal["discarding", "accumulating", "retracting"],
+    key: str | None,
+    window: datetime | None,
+    info: bool,
+) -> None:
+    """``fire()`` reached it, and ``fire("a")`` did not: its key was kept nowhere, so that the signal did not count."""
+    at = datetime(2026, 1, 1)
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at", kind="diffs")
+    trigger = ec.repeat(ec.all_of(ec.signal(), ec.after_count(3)))
+    panes = hits.window(ec.fixed("10m")).trigger(trigger).accumulate(mode)
+    panes = panes.with_pane_info() if info else panes
+    view = engine.view("panes", panes.group_by("k").agg(n=pl.len()))
+    engine.push("hits", [("a", at, 1)])
+    engine.push("hits", [("a", at, -1)])
+    view.fire(key, window)
+    assert view.why("a").startswith("there is no open window of that key")
+    engine.push("hits", [("a", at, 1)])
+    assert view.read().select("k", "n").rows() == [("a", 1)]

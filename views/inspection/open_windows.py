@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ import polars as pl
 from evercurrent.core.columns.kernels import Index, Keys, Mask, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
-from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING
 from evercurrent.core.state.lookup import all_rows
 from evercurrent.core.state.spine import Spine
@@ -22,22 +22,26 @@ from ..connectors.pushed_frames import time_value
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 
+NamesOf = Callable[[Keys], tuple[Mask, pl.DataFrame]]
+"""Returns which of some windows have key columns that are kept, and these."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenWindows:
     """The open windows of a grouping: ``frame`` has keys and bounds, ``state`` the columns of state of each window.
 
-    Keys and bounds of those that are not ``named`` are kept nowhere, and null. These have no pane to emit: all rows of a window were
-    retracted before it emitted one, or it has discarded them with its last one.
+    Those that are not ``named`` have no pane to emit: all rows of a window were retracted before it emitted one, or it has discarded
+    them with its last one. Their keys and bounds are null, unless they can be chosen because their trigger awaits signals.
     """
 
     keys: Keys
     frame: pl.DataFrame
     state: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
     is_named: Mask
+    can_be_chosen: Mask
 
     def named(self) -> OpenWindows:
-        """Return those whose keys are kept."""
+        """Return those that hold rows or have a pane."""
         return self._at(np.flatnonzero(self.is_named))
 
     def of(self, where: str, key: object, window: object) -> OpenWindows:
@@ -48,7 +52,7 @@ class OpenWindows:
         """
         names = [name for name in self.frame.columns if name not in BOUNDS]
         is_any = key is None and window is None
-        is_chosen = pl.Series(np.ones(len(self.keys), np.bool_) if is_any else self.is_named)
+        is_chosen = pl.Series(np.ones(len(self.keys), np.bool_) if is_any else self.can_be_chosen)
         for name, value in key_values(where, names, key).items():
             column = self.frame.get_column(name)
             is_chosen &= column.eq_missing(literal_of(where, name, value, column.dtype))
@@ -61,7 +65,12 @@ class OpenWindows:
 
     def _at(self, places: Index) -> OpenWindows:
         state = {name: column[places] for name, column in self.state.items()}
-        return OpenWindows(self.keys.take(places), gather(self.frame, places), state, self.is_named[places])
+        frame, is_named, can_be_chosen = (
+            gather(self.frame, places),
+            self.is_named[places],
+            self.can_be_chosen[places],
+        )
+        return OpenWindows(self.keys.take(places), frame, state, is_named, can_be_chosen)
 
 
 def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
@@ -76,13 +85,16 @@ def open_windows(compiled: Compiled, plan: Plan, place: PlanId) -> OpenWindows:
     is_named, frame = group.are_named(keys), group.names(keys)
     if (panes := compiled.panes.get(place)) is not None:
         frame = _with_emitted_names(frame, panes.emitted, keys, is_named)
-        frame = _with_counted_names(frame, panes, keys, is_named)
+        frame = _with_counted_names(frame, panes.counted_names, keys, is_named)
+    can_be_chosen = is_named.copy()
+    if panes is not None:
+        frame = _with_counted_names(frame, panes.emptied_names, keys, can_be_chosen)
     state = {name: column[is_open] for name, column in run.sums.items()}
     state = {name: state.get(name, np.zeros(len(keys), np.int64)) for name in (*state, END, PENDING)}
     schema = plan[place].schema
     if BOUNDS[1] in schema and BOUNDS[1] not in frame.columns:
         frame = frame.with_columns(pl.Series(BOUNDS[1], state[END]).cast(schema[BOUNDS[1]]))
-    return OpenWindows(keys, frame, state, is_named)
+    return OpenWindows(keys, frame, state, is_named, can_be_chosen)
 
 
 def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, is_named: Mask) -> pl.DataFrame:
@@ -100,12 +112,12 @@ def _with_emitted_names(frame: pl.DataFrame, emitted: Spine, keys: Keys, is_name
     return gather(stack([frame, panes.payload.select(frame.columns)]), place)
 
 
-def _with_counted_names(frame: pl.DataFrame, panes: Panes, keys: Keys, is_named: Mask) -> pl.DataFrame:
-    """Return the key columns of windows, of those that are not named as they were kept when panes were counted: then they are."""
+def _with_counted_names(frame: pl.DataFrame, names_of: NamesOf, keys: Keys, is_named: Mask) -> pl.DataFrame:
+    """Return the key columns of windows, of those that are not named as they are kept beside the counts of panes: then they are."""
     others = np.flatnonzero(~is_named)
     if not len(others):
         return frame
-    is_counted, names = panes.counted_names(keys.take(others))
+    is_counted, names = names_of(keys.take(others))
     counted = np.flatnonzero(is_counted)
     place = np.arange(len(keys))
     place[others[counted]] = len(keys) + np.arange(len(counted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,8 +46,9 @@ PANE_INFO = pl.Schema(
 )
 """The columns of pane information."""
 
-PANES, ON_TIME_PANES, BOUND = "panes", "on time", "end"
-"""The counters of a window: its panes, those that are not early, and the end for which they were counted."""
+PANES, ON_TIME_PANES, BOUND, EMPTIED = "panes", "on time", "end", "emptied"
+"""The counters of a window: its panes, those that are not early, the end for which they were counted, and whether it has lost all
+its rows while its trigger awaits a signal."""
 
 
 GroupLookup = Lookup[[Keys, Mask | None], tuple[Mask, pl.DataFrame]]
@@ -61,7 +62,7 @@ class PaneSpec:
     ``keys`` are the columns that identify a (key, window), ``by`` the first of them if only these determine its bucket,
     ``window_end`` the column of ends if it is not among them. ``stamp`` names the column into which the watermark is
     written, ``dated`` the one of event time from the rows: a pane without rows has that of its window's end. If it ``awaits``
-    signals, the keys of windows that have emitted are kept, since a signal may come after they discarded their rows.
+    signals, the keys of windows that have discarded or lost all their rows are kept, since a signal may come after that.
     """
 
     mode: Mode
@@ -129,7 +130,7 @@ class Panes(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the panes of the windows that fire in this epoch."""
         firing = self._firing.value
-        if not (len(firing.keys) or len(firing.over) or firing.moves is not None):
+        if not (len(firing.keys) or len(firing.over) or len(firing.emptied) or firing.moves is not None):
             return self._nothing
         is_log = self._is_log
         again = self._emits_again(firing)
@@ -196,6 +197,8 @@ class Panes(Operator):
             counted = self._counted(firing, places, rows)
             if self.spec.info:
                 columns += self._info(now, firing, places, counted)
+        elif len(firing.emptied) or (self.spec.awaits and len(firing.over)):
+            self._counted(firing, places[:0], rows.head(0))
         return frame_of(columns)
 
     def _stamp(self, name: str, rows: pl.DataFrame) -> pl.Series:
@@ -224,10 +227,10 @@ class Panes(Operator):
         """Return how many panes the emitting windows had before, with these bounds, and count the new ones."""
         moves = firing.moves
         gone = [firing.over] if moves is None else [firing.over, moves.old]
-        keys = group(Keys.concat([firing.keys, *gone])).keys
+        keys = group(Keys.concat([firing.keys, *gone, firing.emptied])).keys
         before = self.counts.totals(keys)
         nothing = np.zeros(len(keys), np.int64)
-        after = {name: before.get(name, nothing).copy() for name in (PANES, ON_TIME_PANES, BOUND)}
+        after = {name: before.get(name, nothing).copy() for name in (PANES, ON_TIME_PANES, BOUND, EMPTIED)}
         emitting = places_among(firing.keys.take(places), keys)
         ends = nothing[: len(emitting)]
         if self.spec.window_end is not None:
@@ -238,21 +241,25 @@ class Panes(Operator):
         after[BOUND][emitting] = ends
         after[PANES][emitting] += 1
         after[ON_TIME_PANES][emitting] += firing.timing[places] != EARLY
+        emptied = places_among(firing.emptied, keys)
+        after[EMPTIED][emptied] = 1
         for over in gone:
             ended = places_among(over, keys)
             for column in after.values():
                 column[ended] = 0
-        names = self._names(keys, emitting, rows)
+        names = self._names(keys, [(emitting, rows), (emptied, firing.names)])
         change = {name: column - before.get(name, nothing) for name, column in after.items()}
         self.counts.stage(run_of_groups(group(keys), names, change))
         return counted
 
-    def _names(self, keys: Keys, emitting: Index, rows: pl.DataFrame) -> pl.DataFrame:
-        names = payload_of(self.counts, self.counts.delta, keys)
-        place = np.arange(len(keys))
-        place[emitting] = len(keys) + np.arange(len(emitting))
-        fresh = frame_of([rows.get_column(name) for name in self.spec.keys])
-        return gather(stack([names, fresh]), place) if names.width else names
+    def _names(self, keys: Keys, fresh: Sequence[tuple[Index, pl.DataFrame]]) -> pl.DataFrame:
+        """Return the key columns of windows: those that are stored, or fresh ones of the windows at these places."""
+        parts, place = [payload_of(self.counts, self.counts.delta, keys)], np.arange(len(keys))
+        for places, rows in fresh:
+            if len(places):
+                place[places] = sum(part.height for part in parts) + np.arange(len(places))
+                parts.append(frame_of([rows.get_column(name) for name in self.spec.keys]))
+        return gather(stack(parts), place) if self.spec.keys else parts[0]
 
     def _dated(self, rows: pl.DataFrame) -> pl.DataFrame:
         name = self.spec.dated
@@ -271,7 +278,14 @@ class Panes(Operator):
 
     def counted_names(self, keys: Keys) -> tuple[Mask, pl.DataFrame]:
         """Return which of these ascending, distinct windows have panes that are counted, and their key columns, else nulls."""
-        counted = self.counts.totals(keys).get(PANES, np.zeros(len(keys), np.int64)) > 0
+        return self._named_by(PANES, keys)
+
+    def emptied_names(self, keys: Keys) -> tuple[Mask, pl.DataFrame]:
+        """Return which of these windows are kept as ones that have lost all their rows, and their key columns, else nulls."""
+        return self._named_by(EMPTIED, keys)
+
+    def _named_by(self, column: str, keys: Keys) -> tuple[Mask, pl.DataFrame]:
+        counted = self.counts.totals(keys).get(column, np.zeros(len(keys), np.int64)) > 0
         return counted, payload_of(self.counts, self.counts.delta, keys)
 
     def _change(self, firing: Firing, emits: Mask, last: _LastPanes, panes: pl.DataFrame) -> Delta:

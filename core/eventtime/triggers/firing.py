@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 
 from ...columns.directory import Directory, places_of_distinct
 from ...columns.kernels import Index, Ints, Keys, Mask, expand
@@ -77,6 +78,7 @@ class Firing:
     ``keys`` are those whose triggers fire, ascending, with the ``timing`` of the pane and whether it ``is_last``, whether
     the window ``holds_rows``, and whether it ``is_over``. ``closed`` are those that the watermark has closed; ``over``
     includes those that have lost all their rows and have emitted that. ``moves`` are those that merged into others.
+    ``emptied`` are, where the trigger awaits signals, those that stay open and have lost all their rows, with their ``names``.
     """
 
     keys: Keys = NO_KEYS
@@ -87,6 +89,8 @@ class Firing:
     closed: Keys = NO_KEYS
     over: Keys = NO_KEYS
     moves: Moves | None = None
+    emptied: Keys = NO_KEYS
+    names: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def places_among(keys: Keys, among: Keys) -> Index:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...columns.grouping import Groups, group
-from ...columns.kernels import Index, Ints, Keys, Mask, physical
+from ...columns.kernels import Index, Ints, Keys, Mask, frame_of, gather, physical
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, MovedClock, Now
 from ...data.delta import Delta
 from ...data.tags import tagged
@@ -120,6 +120,7 @@ class TrackWindows(Operator):
         self._processing = Timers(route)
         self._holds = WatermarkHolds(self.hold, self.spine, by_start=tracking.window_start is not None)
         self._signals: Keys | None = None
+        self._awaits_signal = any(part.awaits_signal for part in tracking.trigger.every_part())
 
     @property
     def other_roles(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -175,7 +176,10 @@ class TrackWindows(Operator):
         if len(active.groups):
             before = self.spine.totals(active.groups.keys)
             context, after = self._context(now, active, before, rows, ends)
-            self._fire(active.groups.keys, context, after)
+            firing = self._fire(active.groups.keys, context, after)
+            if self._awaits_signal:
+                firing = self._with_emptied(firing, active, after, rows)
+            self.firing.set(firing)
             self._stage(active.groups, before, after, context)
         if self.hold.is_read:
             self._holds.hold(anew=len(active.groups) > 0 or not self.hold.is_found)
@@ -282,7 +286,7 @@ class TrackWindows(Operator):
 
     # Decisions
 
-    def _fire(self, keys: Keys, context: TriggerContext, after: dict[str, Ints]) -> None:
+    def _fire(self, keys: Keys, context: TriggerContext, after: dict[str, Ints]) -> Firing:
         tracking, watermark = self._tracking, self.clock.now
         is_open = after[OPEN] != 0
         closed = context.none
@@ -309,7 +313,7 @@ class TrackWindows(Operator):
         after[OPEN] = np.where(gone, 0, after[OPEN])
         places = np.flatnonzero(fires)
         self.expired.set(keys.take(np.flatnonzero(closed | fires if tracking.discards else closed)))
-        firing = Firing(
+        return Firing(
             keys.take(places),
             timing[places],
             closed[places],
@@ -319,7 +323,19 @@ class TrackWindows(Operator):
             keys.take(np.flatnonzero(gone)),
             self._moves,
         )
-        self.firing.set(firing)
+
+    def _with_emptied(
+        self, firing: Firing, active: _Active, after: Mapping[str, Ints], rows: Delta
+    ) -> Firing:
+        """Return the firing with the windows that have lost all their rows in this epoch and stay open, named by these rows."""
+        own = active.places[0]
+        row = np.full(len(active.groups), -1)
+        row[own] = np.arange(len(own))
+        places = np.flatnonzero((row >= 0) & (after[OPEN] != 0) & (after[ROWS] == 0))
+        if not len(places):
+            return firing
+        names = frame_of([rows.frame.get_column(key) for key in self._tracking.keys])
+        return replace(firing, emptied=active.groups.keys.take(places), names=gather(names, row[places]))
 
     # Staging
 
