@@ -68,3 +68,18 @@ def test_a_signal_reaches_a_window_that_lost_all_its_rows_before_its_first_pane(
     assert view.why("a").startswith("there is no open window of that key")
     engine.push("hits", [("a", at, 1)])
     assert view.read().select("k", "n").rows() == [("a", 1)]
+
+
+def test_a_signal_in_an_epoch_block_is_refused() -> None:
+    """It ran an epoch of its own before that of the block, so that the rows pushed before it in the block were not in its panes."""
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String})
+    view = engine.view("panes", hits.trigger(ec.repeat(ec.signal())).group_by("k").agg(n=pl.len()))
+    engine.push("hits", [("a",)])
+    with engine.epoch():
+        engine.push("hits", [("a",)])
+        with pytest.raises(ec.InputError, match="'panes': fire is an epoch of its own"):
+            view.fire("a")
+    assert (engine.epoch_number, view.read().rows()) == (2, [])
+    view.fire("a")
+    assert view.read().rows() == [("a", 2)]

@@ -216,6 +216,15 @@ class Pushing(ServedViews, ABC):
         with self._running.giving_way:
             return self._run(EpochInput(), at)
 
+    def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
+        """Run an epoch without rows in which windows of a view are fired, unless an epoch is open; see ``View.fire``."""
+        if open_epoch(self) is not None:
+            raise InputError(
+                f"view {view!r}: fire is an epoch of its own, without the rows of the epoch that is open: call it before the "
+                "block or after it"
+            )
+        return super().fire(view, key, window, at)
+
     def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)

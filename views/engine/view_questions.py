@@ -43,14 +43,26 @@ class Questions(ABC):
     def fire(self, key: object = None, window: object = None, *, at: datetime | str | None = None) -> int:
         """Fire the windows whose trigger waits for ``signal()``, in an epoch of its own.
 
+        A window that is open now is reached, also if it holds no rows. One that opens later has missed the signal.
+
+        >>> import evercurrent as ec
+        >>> engine = ec.Engine()
+        >>> words = engine.source("words", {"word": pl.String})
+        >>> counts = words.trigger(ec.repeat(ec.signal())).group_by("word").agg(n=pl.len())
+        >>> on_demand = engine.view("on_demand", counts)
+        >>> _ = words.push({"word": ["a", "b", "a"]})
+        >>> _ = on_demand.fire("a")
+        >>> on_demand.read().rows()
+        [('a', 2)]
+
         Args:
             key: the key of the windows: a value, a tuple or a dictionary; None for all keys.
             window: its start, or (start, end); None for all windows.
             at: processing time, as for ``Engine.push``.
 
         Raises:
-            InputError: the view has no trigger, or the key does not go with its columns. Where no window waits for a
-                signal, the epoch is run and emits nothing.
+            InputError: the view has no trigger, the key does not go with its columns, or an epoch is open
+                (``with engine.epoch()``). Where no window waits for a signal, the epoch is run and emits nothing.
         """
         return self._engine.fire(self.name, key, window, at)
 
