@@ -24,6 +24,7 @@ _OF_VIEWS: Mapping[str, str] = {
     **dict.fromkeys(
         ("why", "lineage", "history", "prove", "timeline"), "use the view of engine.fork(checkpoint)"
     ),
+    "fire": "use query.fire(view, key) of the query, which fires windows with the next micro-batch",
     "toPandas": "use .to_pandas()",
     "toArrow": "use .to_arrow()",
     "printSchema": "print .schema",

@@ -24,6 +24,7 @@ OF_VIEWS = {
     "writeStream": r'readStream\.format\("evercurrent"\)',
     "subscribe": r"use \.deltas\(since=\.\.\.\), or on_epoch=",
     "lineage": r"engine\.fork\(checkpoint\)",
+    "fire": r"a view of a query has no 'fire': use query\.fire\(view, key\)",
     "createOrReplaceTempView": r"\.to_spark\(\)\.createOrReplaceTempView",
     "nonsense": "'SparkView' object has no attribute 'nonsense'",
     "_private": "'SparkView' object has no attribute '_private'",

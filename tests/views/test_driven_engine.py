@@ -33,6 +33,10 @@ def in_a_block(engine: Engine) -> None:
         engine.push("hits", [("a", NOON)])
 
 
+def a_signal(engine: Engine) -> None:
+    engine.views["on demand"].fire("a")
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -41,12 +45,14 @@ def in_a_block(engine: Engine) -> None:
         lambda engine: engine.advance("hits", NOON),
         lambda engine: engine.tick(),
         in_a_block,
+        a_signal,
     ],
 )
 def test_rows_are_refused_while_a_driver_runs(call: Callable[[Engine], object]) -> None:
     engine, driver = Engine(), Runs()
     hits = engine.source("hits", {"ip": pl.String, "at": pl.Datetime("us")}, event_time="at")
     engine.view("totals", hits.group_by("ip").agg(n=pl.len()))
+    engine.view("on demand", hits.trigger(ec.repeat(ec.signal())).group_by("ip").agg(n=pl.len()))
     engine.driven_by(driver)
     with pytest.raises(InputError, match=r"takes rows from its streams alone.*engine\.fork\("):
         call(engine)
