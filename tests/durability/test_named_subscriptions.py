@@ -123,6 +123,33 @@ def test_names_are_of_one_view_and_one_at_a_time() -> None:
             view.subscribe(heard.append, name=name)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_name_is_in_use_while_its_subscription_gets_what_it_has_missed(raises: bool) -> None:
+    """A callback could subscribe again under its own name, and every later delta was delivered twice under it."""
+    engine = ec.Engine()
+    view = engine.view("rows", engine.source("rows", {"n": pl.Int64}))
+    engine.push("rows", [(1,)])
+    received = []
+
+    def again(delta: pl.DataFrame) -> None:
+        received.append(delta["n"].to_list())
+        if len(received) == 1:
+            with pytest.raises(
+                ec.PlanError, match="the name 'sink' is in use; close that subscription first"
+            ):
+                view.subscribe(again, since=0, name="sink")
+            if raises:
+                raise ValueError("not yet")
+
+    if raises:
+        with pytest.raises(ValueError, match="not yet"):
+            view.subscribe(again, since=0, name="sink")
+    subscription = view.subscribe(again, since=0, name="sink")
+    engine.push("rows", [(2,)])
+    assert received == [[1], [1], [2]][not raises :]
+    assert view.subscriptions == (subscription,)
+
+
 def test_a_callback_that_pushes_hears_every_epoch_once_and_in_order() -> None:
     engine, view = started()
     heard: list[int] = []

@@ -247,9 +247,9 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
         The callback is called by the thread that pushes, before ``push`` returns, epoch after epoch, with frames of its
         own. It may read and push. It must not wait for another thread that pushes, as that one waits for this epoch.
 
-        ``queue``: call back in a thread of the subscription's own, behind a queue of at most so many deltas, so that a slow
-        callback does not hold up ``push``. If the queue is full, ``on_full`` decides: "wait" until there is room, "drop" the
-        delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
+        ``queue``, without ``name`` and ``on_schema``: call back in a thread of the subscription's own, behind a queue of at most so
+        many deltas, so that a slow callback does not hold up ``push``. If it is full, ``on_full`` decides: "wait" until there is room,
+        "drop" the delta, which the subscription counts in ``dropped``, or "fail": the subscription ends, and ``push`` raises. Its
         ``join()`` waits until all is delivered; ``engine.close()`` and the end of the program do so for half a minute at most.
 
         A coroutine function is refused, as nobody would await it: use ``async for delta in view.follow()``.
@@ -346,7 +346,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
     def _subscribe_again(
         self, callback: Callback, since: int | None, name: str, on_schema: OnSchema | None, reader: Reader
     ) -> Subscription:
-        require_free_name(self, name)
+        require_free_name(self, name, self._engine.readers)
         now, key = self.epoch, reader_key(self.name, name)
         last = self._engine.readers.last_of(self.name, name)
         delivered = last if last is not None else now if since is None else since
@@ -379,7 +379,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             sink = make(origin, remembered)
             if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
                 name = sink.place  # Such as a table of one name in two databases.
-            require_free_name(self, name)
+            require_free_name(self, name, self._engine.readers)
             key = reader_key(self.name, name)
             subscription = subscribing.begin(
                 DeliverySubscription(self, -1 if remembered is None else remembered, name)

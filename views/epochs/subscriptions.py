@@ -276,14 +276,15 @@ def require_reader_name(view: Followed, name: object) -> None:
     require_characters(f"subscription to view {view.name!r}: name", name)
 
 
-def require_free_name(view: Followed, name: str) -> None:
+def require_free_name(view: Followed, name: str, readers: Readers) -> None:
     """Check that a subscription of the view may have this name.
 
     Raises:
         PlanError: it is not a name, or it is in use.
     """
     require_reader_name(view, name)
-    if any(subscription.name == name and not subscription.is_closed for subscription in view._subscriptions):
+    named = {subscription.name for subscription in view._subscriptions if not subscription.is_closed}
+    if name in named or readers.is_catching_up(view.name, name):
         raise PlanError(
             f"subscription to view {view.name!r}: the name {name!r} is in use; close that subscription first, or "
             "choose another name"
@@ -320,9 +321,8 @@ class Readers:
 
     def forget(self, view: str) -> Undo:
         """Forget the named subscriptions of a view that is dropped; return what undoes it."""
-        named = {
-            key: named for key, named in self._named.items() if view_of(key, (*self._views, view)) != view
-        }
+        views = (*self._views, view)
+        named = {key: named for key, named in self._named.items() if view_of(key, views) != view}
         replaced = {name: change for name, change in self._replaced.items() if name != view}
         return self._exchange(named, replaced)
 
@@ -359,6 +359,11 @@ class Readers:
             named = self._named.pop(earlier)
         return named if named is None or isinstance(named, int) else named.delivered
 
+    def is_catching_up(self, view: str, name: str) -> bool:
+        """Return whether the subscription of a name is being called back, also with what it has missed, before it is made."""
+        named = self._named.get(reader_key(view, name))
+        return isinstance(named, Subscription) and named.is_delivering and not named.is_closed
+
     def missed_change(self, view: Followed, name: str) -> SchemaChange | None:
         """Return the change of columns that the earlier subscription of a name has not got, or not with all rows."""
         earlier = self._named.get(reader_key(view.name, name))
@@ -371,9 +376,8 @@ class Readers:
 
     def has_read(self, view: Followed) -> bool:
         """Return whether a view has subscriptions, or positions of such that were closed."""
-        return any(not each.is_closed for each in view._subscriptions) or any(
-            view_of(key, self._views) == view.name for key in self._named
-        )
+        is_named = any(view_of(key, self._views) == view.name for key in self._named)
+        return is_named or any(not each.is_closed for each in view._subscriptions)
 
     @property
     def has_any(self) -> bool:
@@ -386,10 +390,8 @@ class Readers:
 
     def delivered(self) -> dict[str, int]:
         """Return the last epoch delivered to each named subscription, closed ones included."""
-        return {
-            key: named if isinstance(named, int) else named.delivered
-            for key, named in sorted(self._named.items())
-        }
+        subscriptions = sorted(self._named.items())
+        return {key: each if isinstance(each, int) else each.delivered for key, each in subscriptions}
 
     def committed(self) -> None:
         """Let those know who wait for commits that there was one without another epoch."""
@@ -437,9 +439,7 @@ class Readers:
             for subscription in self._views[name]._subscriptions:
                 try:
                     subscription.deliver(epoch, published.get(name))
-                except (
-                    BaseException
-                ) as raised:  # It is raised when the epoch has been delivered to all others.
+                except BaseException as raised:  # It is raised when all others have got the epoch.
                     failed.append((epoch, name, raised))
                     behind.append(subscription)
         for subscription_of_name in self._named.values():
