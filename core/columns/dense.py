@@ -60,6 +60,12 @@ class Places:
 
     def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
         """Return which of these words are there, and their places in ``words``, whose places these are."""
+        if len(targets) > CHUNK:
+            parts = [
+                self.match(words, targets[start : start + CHUNK]) for start in range(0, len(targets), CHUNK)
+            ]
+            hits = [hit + start for start, (hit, _) in zip(range(0, len(targets), CHUNK), parts, strict=True)]
+            return np.concatenate(hits), np.concatenate([places for _, places in parts])
         codes = (integers_of(targets) - self.least).view(np.uint64)
         is_within = codes < np.uint64(len(self.places))
         within = None if is_within.all() else np.flatnonzero(is_within)

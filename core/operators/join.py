@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import boundaries, group
-from ..columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, stack
+from ..columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, is_ones, stack
+from ..columns.whole_columns import ones
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -147,10 +148,11 @@ class Join(Operator):
         if self._kind in ("semi", "anti"):
             entries = np.flatnonzero(theirs.has(keys, with_delta=False) == (self._kind == "semi"))
             return [gather(frame, entries)] if len(entries) else []
-        parts, partners = self._pairs_of_one_side(side, frame, keys, diffs, theirs.rows)
-        other: Side = "right" if side == "left" else "left"
         kept_alone = KEPT_ALONE.get(self._kind, ())
-        if side in kept_alone and len(alone := np.flatnonzero(partners <= 0)):
+        partners = np.zeros(len(keys), np.int64) if side in kept_alone else None
+        parts = self._pairs_of_one_side(side, frame, keys, diffs, theirs.rows, partners)
+        other: Side = "right" if side == "left" else "left"
+        if partners is not None and len(alone := np.flatnonzero(partners <= 0)):
             parts.append(self._padded(frame, alone, diffs[alone], side))
         if other in kept_alone:
             # Rows of the other side that have a partner from now on, or no longer.
@@ -161,29 +163,27 @@ class Join(Operator):
         return parts
 
     def _pairs_of_one_side(
-        self, side: Side, frame: pl.DataFrame, keys: Keys, diffs: Ints, others: Spine
-    ) -> tuple[list[pl.DataFrame], Ints]:
-        """Return all pairs of rows of one side with those of the other, and how many partners each row has."""
-        parts, partners = [], np.zeros(len(keys), np.int64)
+        self, side: Side, frame: pl.DataFrame, keys: Keys, diffs: Ints, others: Spine, partners: Ints | None
+    ) -> list[pl.DataFrame]:
+        """Return all pairs of rows of one side with those of the other, and add up in ``partners`` how many each row has."""
+        parts = []
         for run in others.runs:
-            lower, upper = run.find(keys)
-            hit = np.flatnonzero(lower < upper)
-            if not len(hit):
+            entries, places = run.pairs(keys)
+            if not len(places):
                 continue
-            places, entry = expand(lower[hit], upper[hit])
-            entries = hit[entry]
-            others.touched += len(entries)
-            their_diffs = run.sums[DIFF][places]
-            if len(entries) == len(hit):
-                partners[hit] += their_diffs
-            else:
+            others.touched += len(places)
+            run_diffs = run.sums[DIFF]
+            their_diffs = ones(len(places)) if is_ones(run_diffs) else run_diffs[places]
+            if partners is not None and entries is not None:
                 np.add.at(partners, entries, their_diffs)
-            products = _products(diffs[entries], their_diffs)
+            elif partners is not None:
+                partners += their_diffs
+            products = _products(diffs if entries is None else diffs[entries], their_diffs)
             if side == "left":
                 parts.append(self._joined(frame, entries, run.payload, places, products))
             else:
                 parts.append(self._joined(run.payload, places, frame, entries, products))
-        return parts, partners
+        return parts
 
     def _pairs(self, left: Run, rights: Sequence[Run], *, small_right: bool = False) -> list[pl.DataFrame]:
         """Return all pairs of a left run with the right ones, by looking up the smaller side's keys in the other."""
@@ -203,10 +203,16 @@ class Join(Operator):
         return pairs
 
     def _joined(
-        self, left: pl.DataFrame, left_index: Index, right: pl.DataFrame, right_index: Index, diffs: Ints
+        self,
+        left: pl.DataFrame,
+        left_index: Index | None,
+        right: pl.DataFrame,
+        right_index: Index | None,
+        diffs: Ints,
     ) -> pl.DataFrame:
-        ours = gather(left.select([column.left for column in self._columns if column.left]), left_index)
-        theirs = gather(
+        """Return pairs of the rows at these positions; None for all rows in their order."""
+        ours = _rows_at(left.select([column.left for column in self._columns if column.left]), left_index)
+        theirs = _rows_at(
             right.select([column.right for column in self._columns if column.right and not column.left]),
             right_index,
         )
@@ -233,12 +239,18 @@ class Join(Operator):
         return frame_of([*columns, pl.Series(DIFF, diffs)])
 
 
+def _rows_at(rows: pl.DataFrame, index: Index | None) -> pl.DataFrame:
+    return rows if index is None else gather(rows, index)
+
+
 def _products(left: Ints, right: Ints) -> Ints:
     """Return the diffs of joined rows.
 
     Raises:
         ArithmeticRefusedError: one of them is 2^31 or more, where sums of diffs might not be exact.
     """
+    if is_ones(left) and is_ones(right):
+        return left
     bound = int(np.abs(left).max()) * int(np.abs(right).max())
     if bound >= LARGEST_DIFF:
         products = left.astype(np.float64) * right

@@ -15,7 +15,7 @@ import polars as pl
 from ..columns.dense import Places
 from ..columns.directory import FROM, Deferred, Directory, directory_of
 from ..columns.grouping import Groups, Segments, boundaries, differing, group
-from ..columns.kernels import Index, Ints, Keys, Words, frame_of, gather, key_words
+from ..columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words
 from ..columns.order_words import has_order_word, order_words
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
@@ -84,6 +84,7 @@ class Run:
     size: int = field(init=False, repr=False)
     """The number of entries."""
     _starts: list[Index] = field(default_factory=list, init=False, repr=False)
+    _distinct: list[Directory | Places | None] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", len(self.keys.first))
@@ -113,9 +114,8 @@ class Run:
     @property
     def bytes_of_lookups(self) -> int:
         """Return the size of what look-ups keep in memory beside the entries, also where these are mapped from a file."""
-        return (0 if self.directory is None else self.directory.nbytes) + sum(
-            each.nbytes for each in self._starts
-        )
+        lookups = (self.directory, *self._starts, *self._distinct)
+        return sum(each.nbytes for each in lookups if each is not None)
 
     def match(self, keys: Keys) -> tuple[Index, Index]:
         """Return which of these ascending, distinct keys have an entry, and its position, in a run of one entry per key."""
@@ -143,6 +143,30 @@ class Run:
         if len(starts) <= MOST_STARTS:
             self._starts.append(starts)
         return starts
+
+    def pairs(self, keys: Keys) -> tuple[Index | None, Index]:
+        """Return the pairs of keys, which may come in any order and repeatedly, with their entries: number of the key, position of the entry.
+
+        None in place of the numbers if each key has one entry. Cost: a search for each key, and the pairs; where keys are many
+        and have one entry each, a look into a table.
+        """
+        directory = self._of_distinct() if MANY_KEYS * len(keys) >= len(self) >= FROM else None
+        if directory is not None:
+            hit, positions = directory.match(self.keys.first, keys.first)
+            has_one_word = self.keys.second is None and keys.second is None
+            if has_one_word or (self.keys.seconds_at(positions) == keys.seconds_at(hit)).all():
+                return None if len(hit) == len(keys) else hit, positions
+        lower, upper = self.find(keys)
+        hit = np.flatnonzero(lower < upper)
+        positions, owners = expand(lower[hit], upper[hit])
+        return hit[owners], positions
+
+    def _of_distinct(self) -> Directory | Places | None:
+        """Return the directory by which the only entry of each key is found; None if keys have more, or first words collide. Cost: once."""
+        if not self._distinct:
+            words = self.keys.first
+            self._distinct.append(directory_of(words) if (words[1:] != words[:-1]).all() else None)
+        return self._distinct[0]
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""

@@ -38,6 +38,7 @@ import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
 import evercurrent.core.state.run_merge as run_merge_module
 import evercurrent.core.state.waiting as waiting_module
+from colliding import colliding
 from evercurrent.core.columns.directory import Directory, GrowingDirectory, _starts
 from evercurrent.core.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
@@ -95,18 +96,6 @@ TINY: Mapping[str, Mapping[str, int]] = {
     "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
 }
-
-
-def colliding(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:
-    """Key words of which the first of a hash takes one of three values, the last word among them."""
-    words = ORIGINAL(columns, height, routed)
-    if not columns or kernels.is_one_word([column.dtype for column in columns]):
-        return words
-    few = np.array([0, 1 << 63, 2**64 - 1], np.uint64)
-    return Keys(few[(words.first % np.uint64(3)).view(np.int64)], words.seconds() ^ words.first)
-
-
-ORIGINAL = kernels.key_words
 
 
 @contextmanager
