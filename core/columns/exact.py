@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .kernels import Floats, Index, Ints, Mask, is_ones, least_and_greatest
-from .pairs import nearest_of_limbs, spreads_of_limbs
+from .limbs import BITS, MASK, carried, leading_bits, magnitudes, rounded_sums
+from .pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
 
-BITS = 32
-MASK = np.int64(2**BITS - 1)
 LOWEST = -1074 >> 5
 LOWEST_HALF = -1074 >> 4
 Bits = npt.NDArray[np.uint64]
@@ -243,20 +242,6 @@ def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:
     return {int(limb): sums[name] for name, limb in names.items() if limb not in NOT_FINITE}
 
 
-def carried(limbs: Mapping[int, Ints]) -> list[tuple[int, Ints]]:
-    """Return the same sums with every limb but the highest in [0, 2^32), from the lowest to the highest, without gaps."""
-    result: list[tuple[int, Ints]] = []
-    if not limbs:
-        return result
-    carry: Ints = np.zeros(len(next(iter(limbs.values()))), np.int64)
-    for limb in range(min(limbs), max(limbs) + 1):
-        total = carry + limbs[limb] if limb in limbs else carry
-        result.append((limb, total & MASK))
-        carry = total >> BITS
-    result.append((max(limbs) + 1, carry))
-    return result
-
-
 def nearest(prefix: str, sums: Mapping[str, Ints], height: int) -> Floats:
     """Return the float nearest to each sum, and the result of IEEE 754 for sums with NaN and infinities in them."""
     rounded = _nearest_sums(limbs_of(prefix, sums), height)
@@ -303,130 +288,52 @@ def spreads(
 def _exact_spreads(
     totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints
 ) -> tuple[Floats, Ints]:
-    difference: dict[int, Ints] = {}
-
-    def add(limb: int, part: Ints) -> None:
-        difference[limb] = difference[limb] + part if limb in difference else part
-
-    limbs, _ = _magnitudes(totals)
-    for place, (k, one) in enumerate(limbs):
-        for j, other in limbs[place:]:
-            product = one.view(np.uint64) * other.view(np.uint64)
-            times = np.int64(j > k)  # A product of two different limbs counts twice.
-            add(k + j, -((product & np.uint64(MASK)).view(np.int64) << times))
-            add(k + j + 1, -((product >> np.uint64(BITS)).view(np.int64) << times))
-    for j, square in carried(squares):
-        product_of_square = square * counts
-        add(j, product_of_square & MASK)
-        add(j + 1, product_of_square >> BITS)
-    if not difference:
-        return np.zeros(len(counts)), np.zeros(len(counts), np.int64)
-    magnitudes, negative = _magnitudes(difference)
-    rounded, exponent = _leading(magnitudes)
-    return np.where(negative, -rounded, rounded), exponent
+    rounded, exponents = np.zeros(len(counts)), np.zeros(len(counts), np.int64)
+    if not totals and not squares:
+        return rounded, exponents
+    for start in range(0, len(counts), BLOCK):
+        rows = slice(start, start + BLOCK)
+        difference = _differences(_of_rows(totals, rows), _of_rows(squares, rows), counts[rows])
+        difference_limbs, negative = magnitudes(difference)
+        leading, exponents[rows] = leading_bits(difference_limbs)
+        rounded[rows] = np.where(negative, -leading, leading)
+    return rounded, exponents
 
 
-def _magnitudes(sums: Mapping[int, Ints]) -> tuple[list[tuple[int, Ints]], Mask]:
-    """Return the magnitudes of sums as limbs in [0, 2^32), and where the sums are negative."""
-    limbs = carried(sums)
-    negative = limbs[-1][1] < 0 if limbs else np.zeros(0, np.bool_)
-    if negative.any():
-        limbs = carried({limb: np.where(negative, -total, total) for limb, total in limbs})
-    while len(limbs) > 1 and not limbs[-1][1].any():
-        limbs.pop()
-    return limbs, negative
+def _differences(totals: Mapping[int, Ints], squares: Mapping[int, Ints], counts: Ints) -> dict[int, Ints]:
+    """Return count * (sum of squares) - (sum)^2 in limbs; a limb of the sum is multiplied by itself and by all above it at once."""
+    limbs, _ = magnitudes(totals)
+    square_limbs = carried(squares)
+    numbers = [*(2 * number for number, _ in limbs), *(number for number, _ in square_limbs)]
+    lowest, highest = min(numbers), max(numbers) + 1
+    difference = np.zeros((highest - lowest + 1, len(counts)), np.int64)
+    factors = np.stack([limb.view(np.uint64) for _, limb in limbs]) if limbs else np.zeros((0, 0), np.uint64)
+    for place, factor in enumerate(factors):
+        if not factor.any():
+            continue
+        products = factor * factors[place:]
+        for half, shift in ((products & np.uint64(MASK), 0), (products >> np.uint64(BITS), 1)):
+            half[1:] <<= np.uint64(1)  # A product of two different limbs counts twice.
+            first = 2 * (limbs[0][0] + place) - lowest + shift
+            difference[first : first + len(half)] -= half.view(np.int64)
+    for number, square in square_limbs:
+        product = square * counts
+        difference[number - lowest] += product & MASK
+        difference[number + 1 - lowest] += product >> BITS
+    return {lowest + place: limb for place, limb in enumerate(difference)}
 
 
 def _nearest_sums(limbs: Mapping[int, Ints], height: int) -> Floats:
     """Return the float nearest to each sum of limbs."""
     quick = nearest_of_limbs(limbs)
     if quick is None:
-        return _rounded(limbs, height)
+        return rounded_sums(limbs, height)
     rounded, is_certain = quick
     rest = np.flatnonzero(~is_certain)
     if len(rest):
-        rounded[rest] = _rounded(_of_rows(limbs, rest), len(rest))
+        rounded[rest] = rounded_sums(_of_rows(limbs, rest), len(rest))
     return rounded
 
 
-def _of_rows(limbs: Mapping[int, Ints], rows: Index) -> dict[int, Ints]:
+def _of_rows(limbs: Mapping[int, Ints], rows: Index | slice) -> dict[int, Ints]:
     return {limb: column[rows] for limb, column in limbs.items()}
-
-
-def _rounded(sums: Mapping[int, Ints], height: int) -> Floats:
-    """Return the float nearest to each sum of limbs. Magnitudes are rounded: -1 stands far above its leading bits."""
-    if not sums:
-        return np.zeros(height)
-    limbs, negative = _magnitudes(sums)
-    rounded = (_nearest if len(limbs) <= 3 else _nearest_of_many)(limbs)
-    return np.where(negative, -rounded, rounded) if negative.any() else rounded
-
-
-def _nearest(limbs: list[tuple[int, Ints]]) -> Floats:
-    """Return the float nearest to at most three limbs, rounded once, as the parts below are exact."""
-    parts = [_scaled(total, BITS * limb) for limb, total in reversed(limbs)]
-    if len(parts) == 1:
-        return parts[0]
-    total, error = _two_sum(parts[0], parts[1])
-    return total + (error + parts[2] if len(parts) == 3 else error)
-
-
-def _nearest_of_many(limbs: list[tuple[int, Ints]]) -> Floats:
-    rounded, exponent = _leading(limbs)
-    return _lifted(rounded, exponent)
-
-
-def _leading(limbs: Sequence[tuple[int, Ints]]) -> tuple[Floats, Ints]:
-    """Return the nearest 53 bits, from the three limbs that lead and a bit for all below, and their exponents of two.
-
-    Rows whose highest limb is zero are handled after the others, without it.
-    """
-    numbers, columns = [number for number, _ in limbs], [total for _, total in limbs]
-    height = len(columns[0])
-    rounded, exponent = np.zeros(height), np.zeros(height, np.int64)
-    rows: Index | None = None
-    while True:
-        leads = columns[-1] != 0
-        is_last = len(columns) == 1 or bool(leads.all())
-        here = None if is_last else np.flatnonzero(leads)
-        chosen = columns if here is None else [column[here] for column in columns]
-        places = rows if here is None else here if rows is None else rows[here]
-        at = slice(None) if places is None else places
-        rounded[at] = _rounded_to_first(chosen)
-        exponent[at] = BITS * (numbers[len(columns) - 1] - 2)
-        if is_last:
-            return rounded, exponent
-        rest = np.flatnonzero(~leads)
-        rows = rest if rows is None else rows[rest]
-        columns = [column[rest] for column in columns[:-1]]
-
-
-def _rounded_to_first(limbs: Sequence[Ints]) -> Floats:
-    """Return the nearest 53 bits of each row, in units of the third limb from the top; the first is not zero unless all are."""
-    nothing = np.zeros_like(limbs[0])
-    first, second, third = [*limbs[::-1], nothing, nothing][:3]
-    # The sticky bit stands for all limbs below the third: it breaks ties and reaches no bit that is kept.
-    below = np.zeros(len(nothing), np.bool_)
-    for limb in limbs[:-3]:
-        below |= limb != 0
-    total, error = _two_sum(_scaled(first, 2 * BITS), _scaled(second, BITS))
-    return total + (error + (third | below).astype(np.float64))
-
-
-def _scaled(total: Ints, exponent: int) -> Floats:
-    return _lifted(total.astype(np.float64), exponent)
-
-
-def _lifted(values: Floats, exponent: Ints | int) -> Floats:
-    with np.errstate(over="ignore", under="ignore"):
-        lifted: Floats = np.ldexp(values, exponent)
-    return lifted
-
-
-def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return ``a + b`` as rounded sum and exact error (Knuth, The Art of Computer Programming 2, 4.2.2)."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = a + b
-        part = total - a
-        error = (a - (total - part)) + (b - part)
-    return total, np.where(np.isfinite(total), error, 0.0)

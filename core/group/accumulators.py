@@ -18,8 +18,6 @@ import polars as pl
 import pyarrow as pa
 
 from ..columns.exact import (
-    BITS,
-    MASK,
     float_limbs,
     float_squares,
     integer_limbs,
@@ -35,6 +33,7 @@ from ..columns.exact import (
 )
 from ..columns.grouping import BLOCK, Groups
 from ..columns.kernels import Floats, Index, Ints, Keys, at, is_ones, least_and_greatest, physical
+from ..columns.limbs import BITS, MASK
 from ..columns.nulls import nulls_as, nulls_in
 from ..columns.whole_columns import AnyColumn, IntColumn, ones, series_of
 from ..data.errors import ArithmeticRefusedError

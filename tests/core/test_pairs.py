@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,3 +96,35 @@ def test_many_rows_are_rounded_as_few_are() -> None:
         np.testing.assert_array_equal(together[0][part][both], alone[0][both])
     totals[0][-1] = 2**53 + 1
     assert spreads_of_limbs(totals, squares, counts) is None, "one far sum is in the last part"
+
+
+@pytest.mark.parametrize(("least", "exponents"), [(2.0**-100, [0, 20]), (2.0**-900, range(-800, 997, 97))])
+def test_a_tie_is_broken_by_a_limb_far_below(least: float, exponents: Sequence[int]) -> None:
+    """Halfway between two floats a sum is rounded to the even one, unless there is anything more, be it ever so little."""
+    halves = [2.0**exponent for exponent in exponents]
+    rows = [[each, each * 2.0**-53, more] for each in halves for more in (0.0, least)]
+    keys = np.repeat(np.arange(len(rows)), 3)
+    columns = float_limbs("s", np.array(rows).ravel(), np.ones(3 * len(rows), np.int64))
+    sums = {
+        name: np.array([column[keys == key].sum() for key in range(len(rows))])
+        for name, column in columns.items()
+    }
+    assert nearest("s", sums, len(rows)).tolist() == [float(sum(map(Fraction, row))) for row in rows]
+
+
+def test_many_spreads_of_far_limbs_are_those_of_each_part() -> None:
+    random, rows = np.random.default_rng(6), 2 * BLOCK + 3
+    values = random.choice([1e300, 5e-324, -1.5, 0.0, 1e9], 2 * rows)
+    columns = float_limbs("s", values, np.ones(2 * rows, np.int64)) | float_squares(
+        "q", values, np.ones(2 * rows, np.int64)
+    )
+    sums = {name: column[::2] + column[1::2] for name, column in columns.items()}
+    counts, needed = np.full(rows, 2), np.ones(rows, np.bool_)
+    together = spreads("s", "q", sums, counts, needed)
+    for start in range(0, rows, 5_000):
+        part = slice(start, start + 5_000)
+        alone = spreads(
+            "s", "q", {name: column[part] for name, column in sums.items()}, counts[part], needed[part]
+        )
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(one[part], other)
