@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -125,39 +127,60 @@ def declared(make: Make, names: tuple[str, ...], engine: ec.Engine, **options: A
     return engine
 
 
-class Followed:
-    """A view, with what its deltas add up to from one point on."""
-
-    def __init__(self, engine: ec.Engine, name: str) -> None:
-        self.engine, self.name = engine, name
-        self.since = engine.views[name].snapshot().epoch
-        self.before = rows_of(engine, name)
-
-    def deltas(self) -> list[Any]:
-        frames = [frame.drop("_epoch") for frame in self.engine.views[self.name].deltas(self.since)]
-        return [sorted(frame.rows(), key=repr) for frame in frames if frame.height]
-
-
 def rows_of(engine: ec.Engine, name: str) -> list[Any]:
     return sorted(engine.views[name].read().rows(), key=repr)
 
 
+def deltas_of(engine: ec.Engine, name: str, since: int) -> list[Any]:
+    frames = [frame.drop("_epoch") for frame in engine.views[name].deltas(since)]
+    return [sorted(frame.rows(), key=repr) for frame in frames if frame.height]
+
+
+BATCHES = 8
+"""As many as any of the tests pushes."""
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a view is in an engine that never had others, after so many batches, and its deltas of each of them."""
+
+    rows: list[list[Any]]
+    deltas: list[list[Any]]
+
+
+@cache
+def undisturbed(make: Make, number: int) -> Undisturbed:
+    """Run a view alone, once for all tests of it."""
+    engine, after = ec.Engine(), Undisturbed([], [])
+    engine.view("v", make(source_of(engine), number))
+    after.rows.append(rows_of(engine, "v"))
+    for each in range(BATCHES):
+        since = engine.views["v"].snapshot().epoch
+        engine.push("rows", batch(each))
+        after.rows.append(rows_of(engine, "v"))
+        after.deltas.append(deltas_of(engine, "v", since))
+    return after
+
+
 def require_equal(make: Make, engine: ec.Engine, names: tuple[str, ...], batches: int) -> None:
     """The views have the contents, and from here on the deltas, of engines that never had others."""
-    expected = {name: declared(make, (name,), ec.Engine()) for name in names}
-    for each in expected.values():
-        for number in range(batches):
-            each.push("rows", batch(number))
-    pairs = [(Followed(engine, name), Followed(each, name)) for name, each in expected.items()]
-    for one, other in pairs:
-        assert one.before == other.before, one.name
+    since = {name: engine.views[name].snapshot().epoch for name in names}
+    for name in names:
+        assert rows_of(engine, name) == undisturbed(make, NUMBERS[name]).rows[batches], name
     for number in range(batches, batches + 3):
-        for each in (engine, *expected.values()):
-            each.push("rows", batch(number))
-    for one, other in pairs:
-        assert rows_of(engine, one.name) == rows_of(other.engine, one.name), one.name
-        assert one.deltas() == other.deltas(), one.name
-    assert any(one.deltas() for one, _ in pairs)
+        engine.push("rows", batch(number))
+    expected = {
+        name: [
+            each
+            for deltas in undisturbed(make, NUMBERS[name]).deltas[batches : batches + 3]
+            for each in deltas
+        ]
+        for name in names
+    }
+    for name in names:
+        assert rows_of(engine, name) == undisturbed(make, NUMBERS[name]).rows[batches + 3], name
+        assert deltas_of(engine, name, since[name]) == expected[name], name
+    assert any(expected.values())
 
 
 @pytest.mark.parametrize(
@@ -207,21 +230,17 @@ def test_a_query_in_buckets_goes_on_without_some(
     make = PIPELINES[pipeline]
     store, drop = store_at(tmp_path), tuple(name for name in NUMBERS if name not in names)
     offering = Offering(declared(make, tuple(NUMBERS), ec.Engine()).declared, store)
-    frames = [{"rows": pl.DataFrame(batch(number), schema=COLUMNS)} for number in range(5)]
+    frames = [{"rows": pl.DataFrame(batch(number), schema=COLUMNS)} for number in range(6)]
     for number in range(2):
         offering.offer(number, frames[number])
     plan = declared(make, names, ec.Engine()).declared
     offering = offering.redeclared(plan, drop) if is_running else Offering(plan, store, drop=drop)
-    expected = declared(make, names, ec.Engine())
-    for number in range(5):
-        expected.push("rows", batch(number))
-        if number > 1:
-            offering.offer(number, frames[number])
-            assert held(plan, store) == {name: rows_of(expected, name) for name in names}
-    offering = Offering(plan, store, drop=drop)
-    offering.offer(5, {"rows": pl.DataFrame(batch(5), schema=COLUMNS)})
-    expected.push("rows", batch(5))
-    assert held(plan, store) == {name: rows_of(expected, name) for name in names}
+    for number in range(2, 6):
+        if number == 5:
+            offering = Offering(plan, store, drop=drop)
+        offering.offer(number, frames[number])
+        expected = {name: undisturbed(make, NUMBERS[name]).rows[number + 1] for name in names}
+        assert held(plan, store) == expected
 
 
 def totals(source: Any) -> Any:
@@ -451,7 +470,6 @@ def test_views_come_and_go_and_the_program_starts_again(seed: int, workers: int,
         for number in (1, 2, 3)
     }
     there = chosen.sample([*views], 4)
-    alone: dict[str, ec.Engine] = {}
 
     def opened(names: list[str], drop: tuple[str, ...] = ()) -> ec.Engine:
         engine = ec.Engine(checkpoint=ec.Checkpoint(tmp_path, drop=drop), workers=workers)
@@ -461,26 +479,19 @@ def test_views_come_and_go_and_the_program_starts_again(seed: int, workers: int,
             engine.view(name, make(source, number))
         return engine
 
-    for name in there:
-        make, number = views[name]
-        alone[name] = ec.Engine()
-        alone[name].view(name, make(source_of(alone[name]), number))
     engine = opened(there)
     for pushed in range(7):
-        for each in (engine, *alone.values()):
-            each.push("rows", batch(pushed))
+        engine.push("rows", batch(pushed))
         step = chosen.choice(["drop", "restart", "restart without", "push"])
         if step == "drop" and len(there) > 1:
-            engine.drop_view(gone := there.pop(chosen.randrange(len(there))))
-            del alone[gone]
+            engine.drop_view(there.pop(chosen.randrange(len(there))))
         elif step.startswith("restart"):
             drop: tuple[str, ...] = ()
             if step == "restart without" and len(there) > 1:
                 drop = (there.pop(chosen.randrange(len(there))),)
-                del alone[drop[0]]
             engine.close()
             chosen.shuffle(there)
             engine = opened(there, drop)
         for name in there:
-            assert rows_of(engine, name) == rows_of(alone[name], name), (name, step)
+            assert rows_of(engine, name) == undisturbed(*views[name]).rows[pushed + 1], (name, step)
     engine.close()
