@@ -418,8 +418,7 @@ class _WindowedGroup:
             window_end=BOUNDS[1] if self._are_merging else None,
             stamp=self._watermark_column,
             dated=self._grouped.event_time.column if windowing.stamp in ("earliest", "latest") else None,
-            awaits=not self._are_merging
-            and any(part.awaits_signal for part in windowing.trigger.every_part()),
+            awaits=any(part.awaits_signal for part in windowing.trigger.every_part()),
         )
         panes = Panes(
             self._rows_schema, self._node.schema, spec, tracker.firing, operator.groups, self._clock
