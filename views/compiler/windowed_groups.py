@@ -88,7 +88,8 @@ def windows_over_time(builder: Builder, where: str, node: PlanNode, source: Node
         case LastPanes():
             # Panes that retract what they replace are the last ones themselves.
             panes = builder.compiled.panes[upstream]
-            latest = LatestPanes(panes.schema, panes.spec, builder.compiled.trackers[upstream].firing)
+            firing = builder.compiled.trackers[upstream].firing
+            latest = LatestPanes(panes.schema, panes.spec, firing, panes.withdrawn)
             placement = Placement(passes=frozenset(panes.spec.keys))
             return builder.add(node.label, latest, source, states=latest.states, placement=placement)
         case WindowedGroup() as grouped:

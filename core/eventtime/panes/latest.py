@@ -20,7 +20,7 @@ from ...state.purge import entries_gone
 from ...state.run import Layout, Run, empty_run, make_run
 from ...state.spine import Spine
 from ..triggers.firing import Firing, places_among
-from .panes import PaneSpec
+from .panes import PaneSpec, Withdrawn
 
 
 @tagged("core.eventtime.latest:LatestPanes")
@@ -37,11 +37,18 @@ class LatestPanes(Operator):
     role = "last panes that are kept"
     is_replayable = False
 
-    def __init__(self, schema: pl.Schema, spec: PaneSpec, firing: Finding[Firing]) -> None:
+    def __init__(
+        self,
+        schema: pl.Schema,
+        spec: PaneSpec,
+        firing: Finding[Firing],
+        withdrawn: Finding[Withdrawn | None],
+    ) -> None:
         self.schema = schema
         self._mode = spec.mode
         self._firing = firing
-        self.looks_at = (firing,)
+        self._withdrawn = withdrawn
+        self.looks_at = (firing, withdrawn)
         self._keys = KeyColumns.of(spec.keys, spec.by)
         self.spine = Spine(Layout(schema, by_row=True), self._keys.route)
         self._nothing = Delta.empty(schema)
@@ -71,6 +78,9 @@ class LatestPanes(Operator):
             entries.append(_part(heirs, moved, ~joined))
             _, rows, diffs = _part(heirs, moved, joined)
             out.append((rows, -diffs))
+        if (withdrawn := self._withdrawn.value) is not None:
+            entries.append((withdrawn.keys, withdrawn.panes, -withdrawn.diffs))
+            out.append((withdrawn.panes, -withdrawn.diffs))
         run = self._run([entry for entry in entries if len(entry[0])])
         closed = firing.closed
         self.spine.stage(run, entries_gone(self.spine, run, closed) if len(closed) else None)

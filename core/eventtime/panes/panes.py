@@ -55,6 +55,18 @@ GroupLookup = Lookup[[Keys, Mask | None], tuple[Mask, pl.DataFrame]]
 """Returns which of some ascending, distinct groups exist now or are in the mask, and their rows."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Withdrawn:
+    """Accumulating panes that are no longer the last ones of their windows, although these emit no other: one beside them stands.
+
+    ``keys`` are the windows that they are part of now, and ``diffs`` how often each was emitted.
+    """
+
+    keys: Keys
+    panes: pl.DataFrame
+    diffs: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class PaneSpec:
     """How panes of a window relate, and which columns are added to them.
@@ -109,6 +121,8 @@ class Panes(Operator):
         self._firing = firing
         self._groups = groups
         self.looks_at = (firing, groups)
+        self.withdrawn = Finding[Withdrawn | None]("withdrawn panes", None)
+        self.gives = (self.withdrawn,)
         self._clock = clock
         self.clocks = (clock,)
         route = KeyColumns.of(spec.keys, spec.by).route
@@ -292,10 +306,14 @@ class Panes(Operator):
         """Return minus the replaced panes, plus the new ones; stage the same for windows that stay open."""
         self._keep(firing, emits, last, panes)
         new = np.ones(panes.height, np.int64)
-        if self.spec.mode == "accumulating":
-            return Delta.of(panes, new) if panes.height else self._nothing
         replaced = np.where(last.places >= 0, last.diffs - last.stands, 0)
         entries = np.flatnonzero(replaced)
+        if self.spec.mode == "accumulating":
+            beside = entries[last.has_standing(len(firing.keys))[last.places[entries]]]
+            if len(beside):
+                withdrawn = last.of.take(beside), gather(last.payload, beside), replaced[beside]
+                self.withdrawn.set(Withdrawn(*withdrawn))
+            return Delta.of(panes, new) if panes.height else self._nothing
         parts = [gather(last.payload, entries), panes]
         out = Delta.of(stack(parts), np.concatenate([-replaced[entries], new]))
         return out if len(out) else self._nothing
