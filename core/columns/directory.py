@@ -198,13 +198,37 @@ def places_of_distinct(
     words = among.first
     if not len(words):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    places = words.searchsorted(keys.first) if directory is None else directory.search(words, keys.first)
-    owners = np.flatnonzero(words.take(places, mode="clip") == keys.first)
-    places = places[owners]
+    if directory is None:
+        places = words.searchsorted(keys.first)
+        owners = np.flatnonzero(words.take(places, mode="clip") == keys.first)
+        places = places[owners]
+    else:
+        owners, places = directory.match(words, keys.first)
     if among.second is not None or keys.second is not None:
         is_same = among.seconds_at(places) == keys.seconds_at(owners)
         places, owners = places[is_same], owners[is_same]
     return places, owners
+
+
+def search_distinct(words: Words, targets: Words) -> Index:
+    """Return ``np.searchsorted(words, targets)`` for ascending words that mostly are distinct, of which most of many targets are there.
+
+    Cost: a pass over the words, and a look-up of each target.
+    """
+    table = Places.of(words) if len(words) >= FROM else None
+    if table is None:
+        directory = Directory.of(words, is_matched=False)
+        return words.searchsorted(targets) if directory is None else directory.search(words, targets)
+    hit, positions = table.match(words, targets)
+    if len(hit) == len(targets):
+        return positions
+    is_missing = np.ones(len(targets), np.bool_)
+    is_missing[hit] = False
+    missing = np.flatnonzero(is_missing)
+    places = np.empty(len(targets), np.intp)
+    places[hit] = positions
+    places[missing] = words.searchsorted(targets[missing])
+    return places
 
 
 def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:

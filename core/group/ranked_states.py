@@ -13,6 +13,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 import polars as pl
 
+from ..columns.dense import Places
 from ..columns.directory import Deferred, places_of_distinct
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
@@ -74,6 +75,8 @@ RANKED = (
 METHODS = ("lower", "higher", "nearest", "equiprobable")
 """The methods of quantiles that are one of the values."""
 
+NO_NUMBERS = np.zeros(0, np.intp)
+
 MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
 
@@ -122,7 +125,8 @@ class RankedState(RecomputedState):
             return None
         ends = np.append(starts[1:], len(run))
         values = self._of_ranges(run.payload.get_column(self._input), diffs, starts, ends[: len(starts)])
-        return _RunValues(ref(run), keys, values, Deferred.of(keys.first, is_matched=False))
+        directory = Places.of(keys.first) or Deferred.of(keys.first, is_matched=False)
+        return _RunValues(ref(run), keys, values, directory)
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         starts = np.searchsorted(rows.owners, np.arange(height + 1))
@@ -159,48 +163,95 @@ class _RunValues:
     run: ReferenceType[Run]
     keys: Keys
     values: pl.Series
-    directory: Deferred | None
+    directory: Places | Deferred | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ranges:
-    """Rows in an order, of which each group has those from ``lower`` to ``upper``, with ``counts`` values and ``nulls``.
+    """Rows in an order, of which each group has those from ``lower`` on, with ``counts`` values and ``nulls``.
 
-    ``ends`` counts the values before each row, and all; None if each row is one value.
+    A row is one value, but for those of the groups in ``others``.
     """
 
     lower: Index
     counts: Ints
     nulls: Ints
-    ends: Ints | None
+    others: _CountedRows | None
 
     @staticmethod
     def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> _Ranges:
-        """Return the ranges. Cost: a pass over all rows where diffs are not 1, or values are null; else that of the groups."""
-        if not values.has_nulls() and is_ones(diffs):
-            return _Ranges(lower, upper - lower, np.zeros(len(lower), np.int64), None)
-        times = _times(diffs)
-        if values.has_nulls():
-            is_null = nulls_in(values)
-            ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
-        else:
-            ends, null_ends = running(times), np.zeros(len(times) + 1, np.int64)
-        counts, nulls = ends[upper] - ends[lower], null_ends[upper] - null_ends[lower]
+        """Return the ranges. Cost: the groups, and the rows of those that have a row that is not one value; a look at all diffs."""
+        counts, nulls = upper - lower, np.zeros(len(lower), np.int64)
+        odd = _rows_that_are_not_one_value(values, diffs)
+        first = odd.searchsorted(lower)
+        groups = (
+            np.flatnonzero((first < len(odd)) & (odd.take(first, mode="clip") < upper)) if len(odd) else odd
+        )
+        if not len(groups):
+            return _Ranges(lower, counts, nulls, None)
+        others = _CountedRows.of(values, diffs, lower[groups], upper[groups])
+        counts[groups], nulls[groups] = others.sums(others.ends), others.sums(others.null_ends)
         if float(counts.sum(dtype=np.float64)) + float(nulls.sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
             require_few(np.maximum(diffs[expand(lower, upper)[0]], 0))
-        return _Ranges(lower, counts, nulls, ends)
+        others.numbers = np.full(len(lower), -1)
+        others.numbers[groups] = np.arange(len(groups))
+        return _Ranges(lower, counts, nulls, others)
 
     def places(self, groups: Index, ranks: Ints) -> Index:
         """Return the rows in which these groups have the values at these ranks."""
         places: Index = self.lower[groups] + ranks
-        if self.ends is None:
-            return places
-        target_counts = self.ends[self.lower[groups]] + ranks
+        if self.others is not None:
+            numbers = self.others.numbers[groups]
+            here = np.flatnonzero(numbers >= 0)
+            places[here] = self.others.places(numbers[here], ranks[here])
+        return places
+
+
+def _rows_that_are_not_one_value(values: pl.Series, diffs: Ints) -> Index:
+    """Return the rows that are null, or there more than once, or not at all."""
+    if values.has_nulls():
+        return np.flatnonzero(nulls_in(values) | (diffs != 1))
+    return np.zeros(0, np.intp) if is_ones(diffs) else np.flatnonzero(diffs != 1)
+
+
+@dataclass(slots=True, eq=False)
+class _CountedRows:
+    """The ``rows`` of some groups, one group after the other from ``begins`` on, which are there as often as their diffs.
+
+    ``ends`` counts the values before each row, and all, ``null_ends`` the nulls. ``numbers`` has the number here of each group
+    of the ranges, -1 for one that is not here.
+    """
+
+    rows: Index
+    begins: Index
+    ends: Ints
+    null_ends: Ints
+    numbers: Index
+
+    @staticmethod
+    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> _CountedRows:
+        """Return the rows of these ranges."""
+        rows, _ = expand(lower, upper)
+        times, begins = _times(diffs[rows]), running(upper - lower)
+        is_null = nulls_in(at(values, rows)) if values.has_nulls() else np.zeros(len(rows), np.bool_)
+        ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
+        return _CountedRows(rows, begins, ends, null_ends, NO_NUMBERS)
+
+    def sums(self, ends: Ints) -> Ints:
+        """Return the number of values or nulls of each group, of which these are the numbers before each row."""
+        sums: Ints = ends[self.begins[1:]] - ends[self.begins[:-1]]
+        return sums
+
+    def places(self, groups: Index, ranks: Ints) -> Index:
+        """Return the rows in which these groups have the values at these ranks."""
+        begins = self.begins[groups]
+        target_counts = self.ends[begins] + ranks
         # Most rows are one value.
-        near: Index = np.minimum(places, len(self.ends) - 2)
+        near = np.minimum(begins + ranks, len(self.rows) - 1)
         elsewhere = np.flatnonzero((self.ends[near] > target_counts) | (self.ends[near + 1] <= target_counts))
         near[elsewhere] = np.searchsorted(self.ends, target_counts[elsewhere], side="right") - 1
-        return near
+        places: Index = self.rows[near]
+        return places
 
 
 def mean(low: pl.Series, high: pl.Series) -> pl.Series:

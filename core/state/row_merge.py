@@ -16,6 +16,9 @@ from .row_words import deferred_for
 from .run import Layout, Run, run_of_entries
 from .run_merge import FEW_ENTRIES, words_of_rows
 
+SEARCHED = 1 << 14
+"""So many bounds are searched for at a time."""
+
 Column = TypeVar("Column", Ints, Words, Floats)
 
 
@@ -54,7 +57,20 @@ def _ordered(columns: Sequence[pl.Series], *, descending: bool) -> tuple[Ints | 
 
 
 def first_not_below(stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index) -> Index:
-    """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound."""
+    """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound.
+
+    Many are searched a block at a time, so that what is computed on the way stays in the caches.
+    """
+    if len(bounds) <= SEARCHED:
+        return _first_not_below(stored, bounds, lower, upper)
+    places = np.empty_like(lower)
+    for start in range(0, len(bounds), SEARCHED):
+        block = slice(start, start + SEARCHED)
+        places[block] = _first_not_below(stored, bounds[block], lower[block], upper[block])
+    return places
+
+
+def _first_not_below(stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index) -> Index:
     places = lower.copy()
     searched = np.flatnonzero(lower < upper)
     lower, upper, bounds = lower[searched], upper[searched], bounds[searched]

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.dense import Places
-from ..columns.directory import FROM, Deferred, Directory, directory_of
+from ..columns.directory import FROM, Deferred, Directory, directory_of, search_distinct
 from ..columns.grouping import Groups, Segments, boundaries, differing, group
 from ..columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words
 from ..columns.order_words import has_order_word, order_words
@@ -193,10 +193,7 @@ class Run:
         """Return what ``find`` does, by a pass over all entries and a search among their keys; None if words of keys collide."""
         starts = self.starts()
         distinct = self.keys.first[starts]
-        directory = Directory.of(distinct, is_matched=False)
-        places = (
-            distinct.searchsorted(keys.first) if directory is None else directory.search(distinct, keys.first)
-        )
+        places = search_distinct(distinct, keys.first)
         there = np.flatnonzero(distinct.take(places, mode="clip") == keys.first)
         if self.keys.second is not None or keys.second is not None:
             seconds = self.keys.seconds_at(starts[places[there]])

@@ -55,6 +55,23 @@ def test_places_are_those_of_a_search(
         assert places.nbytes >= 4 * len(there)
 
 
+@given(
+    least=LEAST,
+    held=CODES,
+    sought=CODES,
+    elsewhere=st.lists(st.integers(0, 2**64 - 1), max_size=9),
+    close=st.booleans(),
+)
+def test_words_of_a_table_are_placed_as_by_a_search(
+    least: int, held: list[int], sought: list[int], elsewhere: list[int], close: bool
+) -> None:
+    there = np.sort(words(held, least))
+    targets = np.concatenate([words(sought, least), np.array(elsewhere, np.uint64)])
+    with patch.multiple(dense, SPARSE=10_000 if close else 0), patch.multiple(directory, FROM=1):
+        places = directory.search_distinct(there, targets)
+    assert places.tolist() == np.searchsorted(there, targets).tolist()
+
+
 @pytest.mark.parametrize("codes", [[1, 2, 2, 3], [0, 1, 2, 1000], [5, 2**50]])
 def test_words_that_are_repeated_or_far_apart_have_no_places(codes: list[int]) -> None:
     assert Places.of(np.sort(words(codes, 0))) is None

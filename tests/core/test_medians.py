@@ -136,7 +136,7 @@ def test_entries_are_inserted_and_found_as_if_all_were_sorted(
     if len(runs) < 2:
         return
     whole = run_merge.merge(layout, runs)
-    with patch.object(row_merge, "FEW_ENTRIES", 1), patch.multiple(run, FROM=1):
+    with patch.multiple(row_merge, FEW_ENTRIES=1, SEARCHED=2), patch.multiple(run, FROM=1):
         inserted = row_merge.merged_rows(layout, runs)
         assert inserted is not None
         wanted = group(columns.words(frame_of([(key, 0, 1) for key in sorted(sought)]))).keys

@@ -74,14 +74,14 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
     run_module: ("FEW", "FROM"),
     run_merge_module: ("FEW_ENTRIES",),
-    row_merge_module: ("FEW_ENTRIES",),
+    row_merge_module: ("FEW_ENTRIES", "SEARCHED"),
     windows_module: ("MANY_ROWS",),
     policy_module: ("FLOOR", "FAN"),
 }
 
 TINY: Mapping[str, Mapping[str, int]] = {
     "levels of one row": {"FLOOR": 1, "FAN": 2},
-    "entries inserted": {"FLOOR": 1, "FAN": 2, "FROM": 1, "FEW_ENTRIES": 1, "MANY_ROWS": 0},
+    "entries inserted": {"FLOOR": 1, "FAN": 2, "FROM": 1, "FEW_ENTRIES": 1, "SEARCHED": 2, "MANY_ROWS": 0},
     "levels, directories, filters": {"FLOOR": 2, "FAN": 3, "FROM": 1, "FEW": 0, "CHUNK": 2},
     "directories without filters": {
         "FLOOR": 1,
