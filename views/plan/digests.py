@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 
-from evercurrent.core.data.tags import UntaggedError, kept_fields, tag_of
+from evercurrent.core.data.tags import PACKAGE, UntaggedError, kept_fields, tag_of
 
 from ..expressions import Expression
 from ..expressions.dtype_text import dtype_text
@@ -81,9 +81,10 @@ class _Writing:
         write = _PLAIN.get(type(value))
         if write is not None:
             return _marked(type(value).__name__, write(value))
-        plain = _plain(value)
-        if plain is not None:
-            return plain
+        if type(value) not in _COMPOSED:
+            plain = _plain(value)
+            if plain is not None:
+                return plain
         if id(value) in self._within:
             return _marked("again", b"%d" % (len(self._within) - self._within.index(id(value))))
         self._within.append(id(value))
@@ -97,6 +98,8 @@ class _Writing:
         return _marked(kind, b"".join(map(self.of, values)))
 
     def _made(self, value: Any) -> bytes:
+        if type(value) in _OUR_CLASSES:
+            return self._fields(value)
         match value:
             case tuple() | list():
                 return self.each("list" if isinstance(value, list) else "tuple", value)
@@ -116,10 +119,16 @@ class _Writing:
             case pl.Series() | pl.DataFrame() | np.ndarray():
                 return self._columns(value)
             case _ if is_dataclass(value) and not isinstance(value, type):
-                parts = [part for field in kept_fields(value) for part in field]
-                return self.each(kind_of(type(value)), parts)
+                if _is_ours(type(value)):
+                    _OUR_CLASSES.add(type(value))
+                    _COMPOSED.add(type(value))
+                return self._fields(value)
             case _:
                 return self._object(value)
+
+    def _fields(self, value: Any) -> bytes:
+        """Return the bytes of a dataclass."""
+        return self.each(kind_of(type(value)), [part for field in kept_fields(value) for part in field])
 
     def _expression(self, expr: pl.Expr) -> bytes:
         if self._is_first:
@@ -183,6 +192,17 @@ _PLAIN: dict[type, Callable[[Any], bytes]] = {
     type(None): lambda value: b"",
 }
 """The writers of plain values, by type."""
+
+
+_OUR_CLASSES: set[type] = set()
+"""The dataclasses of this library that have been met: they need none of the questions that a user's value needs."""
+
+_COMPOSED: set[type] = {tuple, list, dict, Expression, pl.Schema}
+"""Types whose values are no plain ones, with those dataclasses."""
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == PACKAGE
 
 
 def _plain(value: Any) -> bytes | None:

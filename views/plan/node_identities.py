@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from threading import RLock
 
+import polars as pl
+
 from evercurrent.core.circuit.circuit import Node
 
 from ..expressions import Expression
@@ -40,9 +42,12 @@ def identify_functions(node: PlanNode) -> None:
         operation_identity(node)
 
 
+_WITHOUT_FUNCTIONS = frozenset({str, int, float, bool, bytes, type(None), Expression, pl.Schema})
+
+
 def _has_functions(value: object) -> bool:
     """Return whether a value is a function, or an object of this library that holds one."""
-    if isinstance(value, Expression | type):
+    if type(value) in _WITHOUT_FUNCTIONS or isinstance(value, Expression | type):
         return False
     if is_dataclass(value):
         return callable(value) or any(_has_functions(getattr(value, each.name)) for each in fields(value))
