@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -276,3 +276,10 @@ def test_a_function_of_a_library_counts_by_its_name() -> None:
     copied: Callable[..., Any] = partial(np.mean, axis=0)
     assert digest_of(copied) == digest_of(partial(np.mean, axis=0))
     assert digest_of(np.mean) != digest_of(np.median)
+
+
+@pytest.mark.parametrize("module", [None, 3])
+def test_a_class_may_have_any_module(module: Any) -> None:
+    kind: Any = make_dataclass("Rate", [("value", int)])
+    kind.__module__ = module
+    assert digest_of(kind(1)) == digest_of(kind(1)) != digest_of(kind(2))

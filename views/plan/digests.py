@@ -202,7 +202,8 @@ _COMPOSED: set[type] = {tuple, list, dict, Expression, pl.Schema}
 
 
 def _is_ours(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == PACKAGE
+    module = getattr(kind, "__module__", None)  # A user may set it to anything.
+    return isinstance(module, str) and module.partition(".")[0] == PACKAGE
 
 
 def _plain(value: Any) -> bytes | None:
