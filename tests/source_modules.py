@@ -30,6 +30,12 @@ def tree_of(source: str) -> ast.Module:
 
 
 @cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a syntax tree; each of the trees of the modules is walked once for all questions."""
+    return tuple(ast.walk(tree))
+
+
+@cache
 def modules() -> dict[str, Path]:
     """The modules of the three layers and of the package, by name, with their real files."""
     package = ROOT / "src" / PACKAGE
@@ -81,9 +87,9 @@ def names_in(module: str, path: Path, tree: ast.Module) -> dict[str, str]:
     """What the names of a module mean that are classes of it, or imported: by module and name."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     meanings = {
-        node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        node.name: f"{module}.{node.name}" for node in nodes_of(tree) if isinstance(node, ast.ClassDef)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
@@ -103,7 +109,7 @@ def classes_and_unions() -> tuple[tuple[str, str, frozenset[str]], ...]:
     """Each class, and each name of a union or tuple: its module, its name, and what its bases or its parts mean."""
     found = []
     for module, (tree, names) in trees().items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.ClassDef):
                 name, bases = node.name, node.bases
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.Tuple):
@@ -145,7 +151,7 @@ def tested_classes(tree: ast.AST) -> tuple[tuple[int, ast.expr, str], ...]:
 
 def _tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
     """The classes in ``isinstance``, ``issubclass``, class patterns and comparisons of types, with their lines."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.MatchClass):
             yield node.lineno, node.cls
         elif (

@@ -34,6 +34,7 @@ from source_modules import (
     members_of,
     modules,
     names_in,
+    nodes_of,
     tree_of,
     trees,
 )
@@ -136,10 +137,10 @@ def layer_of(module: str) -> str:
     return parts[1] if parts[0] == PACKAGE and parts[1:] and parts[1] in LAYERS else ""
 
 
-def imports_of(module: str, path: Path, source: str) -> Iterator[Import]:
+def imports_of(module: str, path: Path, tree: ast.Module) -> Iterator[Import]:
     """The imports of a module. ``from x import y`` needs ``x.y`` where that is a module of ours, else ``x``."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    for node in ast.walk(tree_of(source)):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(path, node.lineno, module, alias.name, 0)
@@ -156,8 +157,8 @@ def imports() -> tuple[Import, ...]:
     """All imports of the package and its layers."""
     return tuple(
         found
-        for module, path in modules().items()
-        for found in imports_of(module, path, path.read_text("utf-8"))
+        for module, (tree, _) in trees().items()
+        for found in imports_of(module, modules()[module], tree)
     )
 
 
@@ -315,7 +316,7 @@ def test_names_of_files():
 
 
 def one(module: str, source: str, file: str = "x.py") -> Import:
-    (found,) = imports_of(f"{PACKAGE}.{module}", Path(file), source)
+    (found,) = imports_of(f"{PACKAGE}.{module}", Path(file), tree_of(source))
     return found
 
 
@@ -430,7 +431,7 @@ def test_nobody_else_knows_how_polars_writes_expressions():
         source = path.read_text("utf-8")
         assert not [word for word in FORM_WORDS if word in source], module
         if module.startswith((f"{PACKAGE}.views", f"{PACKAGE}.core")):
-            called = {node.attr for node in ast.walk(tree_of(source)) if isinstance(node, ast.Attribute)}
+            called = {node.attr for node in nodes_of(trees()[module][0]) if isinstance(node, ast.Attribute)}
             assert called.isdisjoint(FORM_CALLS), module
 
 
@@ -462,7 +463,7 @@ def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
     found = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module, (tree, _) in trees().items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("hasattr", "getattr")
