@@ -147,7 +147,12 @@ class EventTimeCalls(CollectionBase, Generic[C]):
         return self._with(self._place, replace(self._windows, lateness=length))
 
     def with_pane_info(self) -> C:
-        """Add columns that describe each pane: ``pane_index``, ``timing``, ``is_first``, ``is_last`` and others."""
+        """Add columns that describe each pane.
+
+        ``pane_index``: how many panes of the key and window came before; ``nonspeculative_index``: how many of these were not
+        early, and -1 for an early one; ``timing``: "EARLY", "ON_TIME" or "LATE"; ``is_first``; ``is_last``: whether the window closes
+        with it; ``pane_processing_time`` and ``pane_watermark``: those of its epoch, the latter null while it is unknown.
+        """
         return self._with(self._place, replace(self._windows, info=True))
 
     def latest(self) -> C:
@@ -239,6 +244,11 @@ class EventTimeCalls(CollectionBase, Generic[C]):
 
     def order_by_time(self) -> C:
         """Return the rows in order of event time, each held back until the watermark has passed it.
+
+        Those that one epoch releases are in the order of event time and then of all columns; those of a later epoch come after them.
+        A row that is added behind the watermark can no longer be put in order: it is refused into the ledger, and so is its
+        retraction. The retraction of a row that was released is emitted as it comes. So a correction behind the
+        watermark, as by an upsert source, takes the old row away and does not bring the new one.
 
         Raises:
             PlanError: there is no event time.

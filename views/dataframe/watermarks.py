@@ -45,6 +45,9 @@ def ascending(*, future_limit: Duration | None = None) -> Watermark:
 
         W = highest event time
 
+    A row that is retracted, or replaced by another of its key, in the epoch in which it comes does not count. One that is
+    retracted later has counted, as a watermark never moves back.
+
     Args:
         future_limit: rows dated more than this after the processing time of their batch do not move the watermark, as
             one wrong clock would make all other rows late. Such rows are kept, and counted.
