@@ -34,39 +34,51 @@ def limb_name(prefix: str, limb: int) -> str:
 
 def float_limbs(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
     """Return each value times its diff, in limbs. NaN and infinities are counted beside them, under their names."""
+    values, marks = _finite(prefix, values, diffs)
+    return marks | _weighted(prefix, *_limbs_of(*_whole(values)), LOWEST, diffs)
+
+
+def float_limbs_and_squares(prefix: str, squares: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
+    """Return what ``float_limbs`` returns, and the squares of the finite values times their diffs, in limbs, under another prefix.
+
+    Both are exact, whatever the exponents.
+    """
+    values, marks = _finite(prefix, values, diffs)
+    whole, position = _whole(values)
+    # Half a limb is 16 bits: the square of a whole that is moved to a multiple of it is at a multiple of a limb.
+    lower, upper = _squares_of_53_bits(np.abs(whole).view(np.uint64))
+    of_squares = _shifted(lower, upper, (position & 15) << 1)
+    limbs = _weighted(prefix, *_limbs_of(whole, position), LOWEST, diffs)
+    return marks | limbs | _weighted(squares, of_squares, position >> 4, LOWEST_HALF, diffs)
+
+
+def _finite(prefix: str, values: Floats, diffs: Ints) -> tuple[Floats, dict[str, Ints]]:
+    """Return the values, 0.0 for those that are not finite, and additive columns that count these."""
     finite = np.isfinite(values)
-    limbs: dict[str, Ints] = {}
-    if not finite.all():
-        marks = (np.isnan(values), values == np.inf, values == -np.inf)
-        limbs |= {
-            f"{prefix}[{name}]": mark * diffs
-            for name, mark in zip(NOT_FINITE, marks, strict=True)
-            if mark.any()
-        }
-        values = np.where(finite, values, 0.0)
-    parts, limb = _cut(values)
-    return limbs | _weighted(prefix, parts, limb, LOWEST, diffs)
+    if finite.all():
+        return values, {}
+    marks = (np.isnan(values), values == np.inf, values == -np.inf)
+    counts = {
+        f"{prefix}[{name}]": mark * diffs for name, mark in zip(NOT_FINITE, marks, strict=True) if mark.any()
+    }
+    return np.where(finite, values, 0.0), counts
 
 
 def _weighted(prefix: str, parts: Sequence[Ints], limb: Ints, lowest: int, diffs: Ints) -> dict[str, Ints]:
     """Return parts times diffs under the names of limbs; ``limb``, from ``lowest`` on, is that of the first part of each row.
 
-    Most rows of a column have the same, so the few others are moved to theirs one by one.
+    Most rows of a column have the same, so the few others are moved to theirs one by one. The parts are written to.
     """
     weighted = [part if is_ones(diffs) else part * diffs for part in parts]
     if not len(limb) or limb.min() == limb.max():
         least = int(limb[0]) if len(limb) else 0
         return {limb_name(prefix, least + k): part for k, part in enumerate(weighted) if part.any()}
-    rows_of_limb = np.bincount(limb - lowest)
-    most = int(rows_of_limb.argmax()) + lowest
+    most = int(np.bincount(limb - lowest).argmax()) + lowest
     others = np.flatnonzero(limb != most)
-    limbs: dict[int, Ints] = {}
-    for k, part in enumerate(weighted):
-        left = part.copy()
-        left[others] = 0
-        if left.any():
-            limbs[most + k] = left
     moved, limb_of_moved = [part[others] for part in weighted], limb[others]
+    for part in weighted:
+        part[others] = 0
+    limbs = {most + k: part for k, part in enumerate(weighted) if part.any()}
     for first in np.unique(limb_of_moved).tolist():
         here = np.flatnonzero(limb_of_moved == first)
         for k, part in enumerate(moved):
@@ -79,9 +91,8 @@ def _weighted(prefix: str, parts: Sequence[Ints], limb: Ints, lowest: int, diffs
     return {limb_name(prefix, number): limbs[number] for number in sorted(limbs)}
 
 
-def _cut(values: Floats) -> tuple[tuple[Ints, Ints, Ints], Ints]:
-    """Return three limbs of each finite float, from the lowest, and the number of the lowest."""
-    whole, position = _whole(values)
+def _limbs_of(whole: Ints, position: Ints) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+    """Return three limbs of each integer of 53 bits times a power of two, from the lowest, and the number of the lowest."""
     shift = position & 31
     lower, upper = (whole & MASK) << shift, (whole >> BITS) << shift
     # ``lower`` has up to 63 bits and no sign, ``upper`` up to 53 and carries the sign.
@@ -103,15 +114,6 @@ def _whole(values: Floats) -> tuple[Ints, Ints]:
     if len(bits) and bits.min() < 0:
         whole = np.where(bits < 0, -whole, whole)
     return whole, exponent
-
-
-def float_squares(prefix: str, values: Floats, diffs: Ints) -> dict[str, Ints]:
-    """Return the square of each finite float times its diff, in limbs: exact, whatever its exponent."""
-    values = np.where(np.isfinite(values), values, 0.0)
-    whole, position = _whole(np.abs(values))
-    # Half a limb is 16 bits: the square of a whole that is moved to a multiple of it is at a multiple of a limb.
-    lower, upper = _squares_of_53_bits(whole.view(np.uint64))
-    return _weighted(prefix, _shifted(lower, upper, (position & 15) << 1), position >> 4, LOWEST_HALF, diffs)
 
 
 def _squares_of_53_bits(whole: Bits) -> tuple[Bits, Bits]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ..columns.exact import (
     float_limbs,
-    float_squares,
+    float_limbs_and_squares,
     integer_limbs,
     integers,
     is_finite,
@@ -68,7 +68,9 @@ def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]
         if aggregate.input
         for part in KINDS[aggregate.kind].parts
     )
-    return tuple(needed)
+    # Sums and squares are cut into limbs in one go.
+    both = [name for name, part in needed if part is _sums_and_squares]
+    return tuple([each for each in needed if each[1] is not _sum or each[0] not in both])
 
 
 def contributions(
@@ -130,17 +132,17 @@ def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
 
 
-def _squares(name: str, values: AnyColumn, diffs: Ints) -> dict[str, Ints]:
-    column = series_of(values)
-    prefix, dtype = f"squares:{name}", column.dtype
+def _sums_and_squares(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
+    dtype, squares = column.dtype, f"squares:{name}"
     if dtype.is_float():
-        return float_squares(prefix, _floats(column), diffs)
+        return float_limbs_and_squares(f"sum:{name}", squares, _floats(series_of(column)), diffs)
+    sums = _sum(name, column, diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        parts = magnitude_parts(_wide_words(column), unsigned=dtype == pl.UInt128)
-        return square_limbs(prefix, parts, diffs)
+        parts = magnitude_parts(_wide_words(series_of(column)), unsigned=dtype == pl.UInt128)
+        return sums | square_limbs(squares, parts, diffs)
     whole = physical(column)
     magnitudes = (whole if dtype == pl.UInt64 else np.abs(whole)).view(np.uint64)
-    return square_limbs(prefix, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
+    return sums | square_limbs(squares, [magnitudes & np.uint64(MASK), magnitudes >> np.uint64(BITS)], diffs)
 
 
 def _trues(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
@@ -365,9 +367,13 @@ def _finish_variance(aggregate: Additive, dtype: pl.DataType | None, sums: Sums,
         variance = np.maximum(spread, 0.0) / below
         if isinstance(dtype, pl.Decimal):
             variance = variance / 10.0 ** (2 * dtype.scale)
-        variance = np.where(is_finite(total, sums, len(values)), variance, np.nan)
+        finite = is_finite(total, sums, len(values))
+        if not finite.all():
+            variance = np.where(finite, variance, np.nan)
         is_std = aggregate.kind == "std"
-        result = np.ldexp(np.sqrt(variance), power // 2) if is_std else np.ldexp(variance, power)
+        result = np.sqrt(variance) if is_std else variance
+        if power.any():
+            result = np.ldexp(result, power // 2 if is_std else power)
     column = _fitted(aggregate, pl.Series(aggregate.output, result))
     return column.set(pl.Series(degrees <= 0), None) if (degrees <= 0).any() else column
 
@@ -378,8 +384,8 @@ KINDS: dict[AdditiveKind, Kind] = {
     "null_count": Kind((_nulls,), _finish_null_count, is_sum=True),
     "sum": Kind((_sum,), _finish_sum, is_sum=True),
     "mean": Kind((_nulls, _sum), _finish_mean),
-    "var": Kind((_nulls, _sum, _squares), _finish_variance),
-    "std": Kind((_nulls, _sum, _squares), _finish_variance),
+    "var": Kind((_nulls, _sums_and_squares), _finish_variance),
+    "std": Kind((_nulls, _sums_and_squares), _finish_variance),
     "any": Kind((_trues,), _finish_any),
     "all": Kind((_falses,), _finish_all),
 }

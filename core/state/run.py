@@ -311,9 +311,9 @@ def run_of_entries(
     directory: Directory | Places | Deferred | None = None,
 ) -> Run:
     """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
-    counts = {name: np.count_nonzero(column) for name, column in totals.items()}
-    totals = {name: totals[name] for name, count in counts.items() if count}
-    if len(keys.first) not in counts.values():
+    totals = {name: column for name, column in totals.items() if column.any()}
+    # One column without zeros, as the number of rows mostly is, is enough.
+    if not any(np.count_nonzero(column) == len(column) for column in totals.values()):
         alive = np.zeros(len(keys.first), np.bool_)
         for column in totals.values():
             alive |= column != 0

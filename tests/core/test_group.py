@@ -71,6 +71,16 @@ CASES = [
         (plus((1, inf)), [*minus((1, 2.0, 2.0)), *plus((1, inf, 2.0))]),
     ),
     case(
+        "std and var are NaN while a value that is not finite is among them",
+        FLOATS,
+        by_k(u=f"{X}.std()", v=f"{X}.var()"),
+        (plus((1, 2.0), (1, 4.0), (2, 1.0), (2, 1.0)), plus((1, 2.0**0.5, 2.0), (2, 0.0, 0.0))),
+        (plus((1, inf)), [*minus((1, 2.0**0.5, 2.0)), *plus((1, nan, nan))]),
+        (plus((1, nan)), []),
+        (minus((1, inf)), []),
+        (minus((1, nan)), [*minus((1, nan, nan)), *plus((1, 2.0**0.5, 2.0))]),
+    ),
+    case(
         "a group whose rows are gone is gone",
         INTS,
         by_k(n="pl.len()", u=f"{X}.sum()"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evercurrent.core.columns.exact import float_limbs, float_squares, limbs_of, nearest, spreads
+from evercurrent.core.columns.exact import float_limbs, float_limbs_and_squares, limbs_of, nearest, spreads
 from evercurrent.core.columns.pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
 
 NEAR = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -37,7 +37,7 @@ def exact_spread(rows: list[tuple[int, float, int]], group: int) -> Fraction:
 @given(rows=ROWS)
 def test_what_is_certain_is_the_nearest_float(rows: list[tuple[int, float, int]]) -> None:
     keys, values, diffs = (np.array(column) for column in zip(*rows, strict=True))
-    columns = float_limbs("s", values, diffs) | float_squares("q", values, diffs)
+    columns = float_limbs_and_squares("s", "q", values, diffs)
     sums = {
         name: np.array([column[keys == key].sum() for key in range(4)]) for name, column in columns.items()
     }
@@ -67,7 +67,7 @@ def test_what_is_certain_is_the_nearest_float(rows: list[tuple[int, float, int]]
 def test_ties_are_left_to_integers() -> None:
     """A spread that lies between two floats, exactly or by less than a pair of floats shows, is uncertain."""
     values, diffs = np.array([1.0, 2.0**53 + 2, 2.0**53 + 4]), np.ones(3, np.int64)
-    limbs = float_limbs("s", values, diffs) | float_squares("q", values, diffs)
+    limbs = float_limbs_and_squares("s", "q", values, diffs)
     sums = {name: np.array([column.sum(), column[1:].sum(), column[1]]) for name, column in limbs.items()}
     quick = spreads_of_limbs(limbs_of("s", sums), limbs_of("q", sums), np.array([3, 2, 1]))
     assert quick is not None
@@ -115,9 +115,7 @@ def test_a_tie_is_broken_by_a_limb_far_below(least: float, exponents: Sequence[i
 def test_many_spreads_of_far_limbs_are_those_of_each_part() -> None:
     random, rows = np.random.default_rng(6), 2 * BLOCK + 3
     values = random.choice([1e300, 5e-324, -1.5, 0.0, 1e9], 2 * rows)
-    columns = float_limbs("s", values, np.ones(2 * rows, np.int64)) | float_squares(
-        "q", values, np.ones(2 * rows, np.int64)
-    )
+    columns = float_limbs_and_squares("s", "q", values, np.ones(2 * rows, np.int64))
     sums = {name: column[::2] + column[1::2] for name, column in columns.items()}
     counts, needed = np.full(rows, 2), np.ones(rows, np.bool_)
     together = spreads("s", "q", sums, counts, needed)

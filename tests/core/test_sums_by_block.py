@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[Any, list[Any], tuple[str, ...]]] = {
 PARTS = {
     "nulls": accumulators._nulls,
     "sum": accumulators._sum,
-    "squares": accumulators._squares,
+    "squares": accumulators._sums_and_squares,
     "true": accumulators._trues,
     "false": accumulators._falses,
 }
