@@ -181,7 +181,7 @@ class GroupBy(Operator):
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
         names = self._names(deltas, groups)
-        previous = self._results.before(self.spine.runs, groups.keys)
+        previous = self._results.before(self.spine.runs, groups.keys) if self._results.keeps_any else None
         before, after = self._before_and_after(groups, deltas[0], added)
         size = len(groups.keys.first)
         self._require_room(after)
@@ -411,7 +411,8 @@ class GroupBy(Operator):
         else:
             keys = gather(names, change.groups).get_columns() if names.width else []
         results = self._changed(change, previous)
-        self._results.keep(self.spine.staged_run, change, results, previous)
+        if self._results.keeps_any:
+            self._results.keep(self.spine.staged_run, change, results, previous)
         columns = self._finished(keys, results, len(change.groups))
         same = unchanged(change, columns[len(keys) :])
         signs = np.ones(len(change.groups), np.int64)
@@ -430,7 +431,7 @@ class GroupBy(Operator):
         values: list[AnyColumn] = []
         for number, (part, aggregate) in enumerate(self._aggregates):
             try:
-                results = self._results.changed(number, change, previous)
+                results = None if previous is None else self._results.changed(number, change, previous)
                 values.append(part.change(change) if results is None else results)
             except (Exception, pl.exceptions.PanicException) as error:
                 raise self._spec.error_of(aggregate, error) from error

@@ -67,6 +67,8 @@ class KeptResults:
 
     def __init__(self, parts: Sequence[AggregateState]) -> None:
         self._parts = {number: part for number, part in enumerate(parts) if part.is_kept}
+        self.keeps_any = bool(self._parts)
+        """Whether results of any aggregate are kept."""
         self._run: ReferenceType[Run] | None = None
         self._results: dict[int, _Results] = {}
 
@@ -79,9 +81,9 @@ class KeptResults:
         places[hit] = position
         return runs[0], places
 
-    def changed(self, number: int, change: Change, before: Before | None) -> pl.Series | None:
-        """Return the results of an aggregate for each row of a change; None if those before it are not kept."""
-        if before is None or number not in self._parts:
+    def changed(self, number: int, change: Change, before: Before) -> pl.Series | None:
+        """Return the results of an aggregate for each row of a change; None if they are not kept."""
+        if number not in self._parts:
             return None
         now = self._parts[number].after(change)
         existed = before[1][change.groups[: change.count_before]]

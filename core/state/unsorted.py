@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import group
-from ..columns.kernels import Ints, frame_of, gather, keep, key_words, stack
+from ..columns.kernels import Ints, frame_of, gather, keep, key_words, of_one_chunk, stack
 from ..columns.marks import marked, marked_columns, marks_of
 from ..data.schema import DIFF
 from .waiting import Chunk, Waiting
@@ -24,7 +24,7 @@ def in_one_chunk(waiting: Waiting) -> Chunk | None:
     """
     frames, key_hash = [chunk.frame for chunk in waiting], waiting[0].key_hash
     if not any(chunk.retracting for chunk in waiting):
-        return waiting[0] if len(waiting) == 1 else Chunk(stack(frames).rechunk(), key_hash)
+        return waiting[0] if len(waiting) == 1 else Chunk(of_one_chunk(stack(frames)), key_hash)
     columns = marked_columns(dict(list(frames[0].schema.items())[:-1]))
     if not columns:
         return None
@@ -47,7 +47,7 @@ def in_one_chunk(waiting: Waiting) -> Chunk | None:
         for frame, is_left in zip(frames, np.split(left != 0, ends[:-1]), strict=True)
     ]
     left = left[left != 0]
-    rows = stack(remaining).rechunk().get_columns()
+    rows = of_one_chunk(stack(remaining)).get_columns()
     return Chunk(frame_of([*rows, pl.Series(DIFF, left)]), key_hash, retracting=int((left < 0).sum()))
 
 

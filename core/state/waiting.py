@@ -19,7 +19,7 @@ import polars as pl
 
 from ..columns.directory import entries_among
 from ..columns.grouping import group
-from ..columns.kernels import Index, Ints, Keys, frame_of, gather, is_one_word, key_words, stack
+from ..columns.kernels import Index, Ints, Keys, frame_of, gather, is_one_word, key_words, of_one_chunk, stack
 from ..columns.key_hash import KeyHash, hashing_by
 from ..columns.marks import Marks, first_of_each, marked
 from ..data.schema import DIFF
@@ -223,4 +223,4 @@ def _together(chunks: Sequence[Chunk]) -> pl.DataFrame:
     if len({frame.width for frame in frames}) > 1:  # Only keys with a null have a second word.
         entries = [entries_of(frame) for frame in frames]
         frames = [frame_of_entries(Keys(keys.first, keys.seconds()), diffs) for keys, diffs in entries]
-    return stack(frames).rechunk()
+    return of_one_chunk(stack(frames))
