@@ -1,7 +1,8 @@
 """Signals: which windows ``view.fire(...)`` reaches, by the mode in which panes relate."""
 
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -71,6 +72,47 @@ def test_a_signal_reaches_a_window_that_lost_all_its_rows_before_its_first_pane(
     assert view.why("a").startswith("there is no open window of that key")
     engine.push("hits", [("a", at, 1)])
     assert view.read().select("k", "n").rows() == [("a", 1)]
+
+
+@pytest.mark.parametrize("window", [ec.fixed("10m"), ec.sessions("10m"), ec.global_window()], ids=str)
+@pytest.mark.parametrize("mode", ["discarding", "accumulating", "retracting"])
+def test_signals_over_restarts_and_by_workers_are_those_of_an_undisturbed_engine(
+    window: ec.Window, mode: Literal["discarding", "accumulating", "retracting"], tmp_path: Path
+) -> None:
+    """Before each epoch one engine is opened again: windows that lost or discarded their rows can still be named."""
+    at, has_diffs = datetime(2026, 1, 1), mode != "discarding" or window != ec.sessions("10m")
+
+    def declared(**options: Any) -> tuple[ec.Engine, ec.View]:
+        engine = ec.Engine(**options)
+        columns = {"k": pl.String, "at": pl.Datetime("us")}
+        hits = engine.source("hits", columns, event_time="at", kind="diffs" if has_diffs else "append")
+        trigger = ec.repeat(ec.all_of(ec.signal(), ec.after_count(2)))
+        panes = hits.window(window).trigger(trigger).accumulate(mode).with_pane_info()
+        return engine, engine.view("panes", panes.group_by("k").agg(n=pl.len()))
+
+    def run(engine: ec.Engine, view: ec.View, number: int) -> None:
+        now = at.replace(tzinfo=UTC) + timedelta(minutes=number)
+        if number % 2:
+            view.fire("ab"[number // 2 % 2], at=now)
+            return
+        goes = has_diffs and number % 8 == 2
+        rows = [(key, at, -1 if goes else 1) if has_diffs else (key, at) for key in "ab"]
+        engine.push("hits", rows, at=now)
+
+    undisturbed, by_workers = declared(), declared(workers=2)
+    for number in range(12):
+        run(*undisturbed, number)
+        run(*by_workers, number)
+        engine, view = declared(checkpoint=tmp_path)
+        run(engine, view, number)
+        engine.close()
+    engine, view = declared(checkpoint=tmp_path)
+    deltas = [sorted(delta.rows(), key=repr) for delta in undisturbed[1].deltas()]
+    assert len(deltas) > 1
+    for other in (view, by_workers[1]):
+        assert [sorted(delta.rows(), key=repr) for delta in other.deltas()] == deltas
+    engine.close()
+    by_workers[0].close()
 
 
 def test_a_signal_in_an_epoch_block_is_refused() -> None:
