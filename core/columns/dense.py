@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,6 +20,9 @@ SAMPLE = 64
 
 CHUNK = 1 << 18
 """How many words are looked at together."""
+
+BLOCK = 1 << 16
+"""So many words are looked up together: what is computed on the way stays in the caches."""
 
 MOST_REMEMBERED = 1 << 18
 """Orders of ranges of more integers than this are not kept."""
@@ -60,12 +64,8 @@ class Places:
 
     def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
         """Return which of these words are there, and their places in ``words``, whose places these are."""
-        if len(targets) > CHUNK:
-            parts = [
-                self.match(words, targets[start : start + CHUNK]) for start in range(0, len(targets), CHUNK)
-            ]
-            hits = [hit + start for start, (hit, _) in zip(range(0, len(targets), CHUNK), parts, strict=True)]
-            return np.concatenate(hits), np.concatenate([places for _, places in parts])
+        if len(targets) > BLOCK:
+            return in_blocks(self.match, words, targets)
         codes = (integers_of(targets) - self.least).view(np.uint64)
         is_within = codes < np.uint64(len(self.places))
         within = None if is_within.all() else np.flatnonzero(is_within)
@@ -78,6 +78,16 @@ class Places:
     def search(self, words: Words, targets: Words) -> Index:
         """Return ``np.searchsorted(words, targets)``. Cost: a binary search for each target."""
         return words.searchsorted(targets)
+
+
+def in_blocks(
+    match: Callable[[Words, Words], tuple[Index, Index]], words: Words, targets: Words
+) -> tuple[Index, Index]:
+    """Return which targets are among words, and their places, as ``match`` does, given a block of the targets at a time."""
+    starts = range(0, len(targets), BLOCK)
+    parts = [match(words, targets[start : start + BLOCK]) for start in starts]
+    hits = [hit + start for start, (hit, _) in zip(starts, parts, strict=True)]
+    return np.concatenate(hits), np.concatenate([places for _, places in parts])
 
 
 @dataclass(slots=True)

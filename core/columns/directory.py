@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .dense import Places
+from .dense import BLOCK, Places, in_blocks
 from .kernels import Index, Keys, Words
 
 FROM = 1 << 12
@@ -64,6 +64,8 @@ class Directory:
 
     def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
         """Return which of these targets are among distinct words, and their places; it is the directory of these words."""
+        if len(targets) > BLOCK:
+            return in_blocks(self.match, words, targets)
         maybe = self.maybe(targets) if len(targets) < len(words) else None
         if maybe is not None:
             targets = targets[maybe]
@@ -77,6 +79,9 @@ class Directory:
         Each search steps on from the start of its slot, and half of them are there at once. A word that is not reached
         in ``STEPS`` steps is in a crowded slot, that of a key with many rows, and is found by a binary search.
         """
+        if len(targets) > BLOCK:
+            blocks = range(0, len(targets), BLOCK)
+            return np.concatenate([self.search(words, targets[start : start + BLOCK]) for start in blocks])
         shift = np.uint64(65 - (len(self.starts) - 1).bit_length())
         positions = self.starts[(targets >> shift).view(np.int64)].astype(np.intp)
         last = len(words) - 1

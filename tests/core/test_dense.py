@@ -47,7 +47,7 @@ def test_places_are_those_of_a_search(
     wraps = int(integers_of(there).max()) - int(integers_of(there).min()) > 2**62
     assert (places is None) == wraps
     if places is not None:
-        with patch.object(dense, "CHUNK", chunk):
+        with patch.object(dense, "BLOCK", chunk):
             hit, position = places.match(there, targets)
         assert hit.tolist() == np.flatnonzero(np.isin(targets, there)).tolist()
         assert there[position].tolist() == targets[hit].tolist()

@@ -52,7 +52,8 @@ def test_pairs_are_those_of_equal_keys(
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(run_module, "FROM", 1)
         patches.setattr(directory, "FROM", 1)
-        patches.setattr(dense, "CHUNK", 3)
+        patches.setattr(dense, "BLOCK", 3)
+        patches.setattr(directory, "BLOCK", 3)
         words_of = colliding if collide else key_words
         if collide:
             patches.setattr("evercurrent.core.state.partitioning.key_words", colliding)

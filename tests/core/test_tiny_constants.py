@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 from hypothesis import assume, given
 
+import evercurrent.core.columns.dense as dense
 import evercurrent.core.columns.directory as directory_module
 import evercurrent.core.columns.grouping as grouping
 import evercurrent.core.columns.kernels as kernels
@@ -71,7 +72,8 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     merger_module: ("PART",),
     kernels: ("MANY_ROWS",),
     sorting: ("MANY_ROWS",),
-    directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK"),
+    dense: ("BLOCK",),
+    directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK", "BLOCK"),
     run_module: ("FEW", "FROM"),
     run_merge_module: ("FEW_ENTRIES",),
     row_merge_module: ("FEW_ENTRIES", "SEARCHED"),
@@ -91,7 +93,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FILTERED_BELOW": 0,
         "STEPS": 1,
     },
-    "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "BLOCK": 2, "PART": 1},
+    "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
     "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2},
     "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
