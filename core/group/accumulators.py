@@ -92,7 +92,9 @@ def additions(
     are_ones = is_ones(diffs)
 
     def of_rows(rows: slice | Index) -> dict[str, Ints]:
-        chosen = [_rows_of(column, rows) for column in columns]
+        # Several parts may read one column.
+        of_column = {id(column): _rows_of(column, rows) for column in columns}
+        chosen = [of_column[id(column)] for column in columns]
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         return contributions(parts, chosen, ones(count) if are_ones else diffs[rows])
 
