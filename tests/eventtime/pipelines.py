@@ -135,12 +135,16 @@ def read_as(namespace: dict[str, Any], text: str) -> Any:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Rows with diffs, the watermark by hand (None: it stays; inf: no more rows), processing time."""
+    """Rows with diffs, the watermark by hand (None: it stays; inf: no more rows), processing time.
+
+    A signal is for the windows of a ``key``, or for all.
+    """
 
     rows: list[tuple[Cells, int]] = field(default_factory=list)
     watermark: float | None = None
     at: int = 0
     fires: bool = False
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ class Both:
         """The epoch on the engine."""
         at = self.run.moment(epoch.at)
         if epoch.fires:
-            return int(self.view.fire(at=at))
+            return int(self.view.fire(epoch.key, at=at))
         watermark: Any = None
         if epoch.watermark is not None:
             watermark = (
@@ -301,7 +305,10 @@ class Both:
                     self._latest - setup.delay, where.START_OF_TIME if watermark is None else watermark
                 )
         return self.simulator.step(
-            rows, watermark, origin + epoch.at, signals=lambda key, bounds: epoch.fires
+            rows,
+            watermark,
+            origin + epoch.at,
+            signals=lambda key, bounds: epoch.fires and epoch.key in (None, *key),
         )
 
     def counted(self, frame: pl.DataFrame, columns: Sequence[str]) -> Counter[Cells]:

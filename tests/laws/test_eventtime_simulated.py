@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 
 from eventtime.both import check
+from eventtime.few_instants import few_instants
 from eventtime.pipelines import Cells, Epoch, Run, Setup, runs
 from strategies import of_profile
 
@@ -62,6 +63,12 @@ def test_sessions_that_merge_and_split_with_triggers_that_count(
 @of_profile(0.2)
 @given(run=runs(mode="discarding"))
 def test_panes_that_discard(run: Run) -> None:
+    check(run)
+
+
+@of_profile(0.6, quick=60)
+@given(run=few_instants())
+def test_windows_that_get_back_or_lose_all_their_rows_between_firings(run: Run) -> None:
     check(run)
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 import evercurrent as ec
 from eventtime import pipelines
 from eventtime import simulator as sim
+from eventtime.few_instants import moving_sessions
 from eventtime.pipelines import Both, Run, runs
 from evercurrent.core.data.errors import CheckpointError
 from harness import assert_consolidated, hold_to_contract, summed
@@ -38,16 +39,14 @@ class LastPanes(sim.Simulator):
         emitted = len(told.panes)
         before = list(window.emitted)
         super()._emit(window, timing, seen, told, is_last=is_last)
-        emptied = self.pipeline.mode == "accumulating" and not window.rows
-        if len(told.panes) == emitted and not emptied:
+        if len(told.panes) == emitted and self.pipeline.mode == "discarding":
             # Nothing was emitted: what stood stands, and the next pane replaces it.
             window.emitted = before
             return
         for pane in before:
             self.latest.pop(self._place(pane), None)
-        if len(told.panes) > emitted:
-            (pane,) = window.emitted
-            self.latest[self._place(pane)] = pane
+        # The new pane, or the equal one that stands, without those of the sessions that it was merged with meanwhile.
+        self.latest.update((self._place(pane), pane) for pane in window.emitted)
 
     def _place(self, pane: sim.Pane) -> tuple[Any, ...]:
         start, end = pane.bounds
@@ -102,6 +101,12 @@ def test_the_last_pane_of_each_key_and_window_stands(mode: str, data: st.DataObj
 @given(data=st.data())
 def test_of_sessions_that_merge(mode: str, data: st.DataObject) -> None:
     check(data.draw(runs(mode=mode, window="sessions(5)")))
+
+
+@of_profile(0.3, quick=70)
+@given(run=moving_sessions("accumulating"))
+def test_of_sessions_that_move_and_move_back(run: Run) -> None:
+    check(run)
 
 
 @of_profile(0.1)
