@@ -128,3 +128,19 @@ def test_a_signal_in_an_epoch_block_is_refused() -> None:
     assert (engine.epoch_number, view.read().rows()) == (2, [])
     view.fire("a")
     assert view.read().rows() == [("a", 2)]
+
+
+def test_a_signal_reaches_a_session_that_moves_in_the_epoch_of_the_signal() -> None:
+    """A pane upstream that was due by then came with it and moved the start of the session, and the signal was lost."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at")
+    counts = hits.window(ec.fixed("2s")).trigger(ec.repeat(ec.after_processing_time("10s")))
+    panes = counts.group_by("k").agg(n=pl.len())
+    visits = panes.window(ec.sessions("5s")).trigger(ec.repeat(ec.signal())).group_by("n").agg(panes=pl.len())
+    view = engine.view("visits", visits)
+    engine.push("hits", [("a", at + timedelta(seconds=8))], at=at)
+    engine.tick(at=at + timedelta(seconds=10))
+    engine.push("hits", [("a", at + timedelta(seconds=6))], at=at + timedelta(seconds=11))
+    view.fire(at=at + timedelta(seconds=30))
+    assert view.read()["panes"].to_list() == [2]

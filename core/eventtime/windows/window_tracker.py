@@ -264,7 +264,7 @@ class TrackWindows(Operator):
         state: dict[str, Ints],
     ) -> TriggerContext:
         size = len(active.groups)
-        # Rows of a window that has merged into another one count for that one.
+        # Rows and signals of a window that has merged into another one are for that one.
         heirs = np.arange(size)
         heirs[active.places[2]] = active.places[3]
         merging = None if self._merging is None else self._merging.value
@@ -274,7 +274,7 @@ class TrackWindows(Operator):
             rows=inputs.rows,
             inputs=inputs.sums,
             patterns=inputs.patterns,
-            signalled=_at(active.places[-1], size),
+            signalled=_at(heirs[active.places[-1]], size),
             pending=after[PENDING] != 0,
             watermark_before=self.clock.before,
             watermark=self.clock.now,
