@@ -4,7 +4,7 @@ Windows get back the rows that they had, or lose all of them, before their trigg
 that. Several epochs pass between firings, and signals are for all windows or for those of a key.
 
 Each run is drawn from one seed. Hypothesis changes an example a little, several times, before it draws another one: of sixty runs
-that it had put together choice by choice, hardly more than ten had another window, trigger or mode than the one before.
+that it had put together choice by choice, some twenty differed in window, trigger, mode or lateness.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def after_percentile(share: float) -> Trigger:
     """Fire once, when this share of a window's rows can be expected to have come; the others come late.
 
     It waits for a watermark of its own: the highest event time less the lag that this share of the recent rows
-    did not exceed. (Dataflow Model, section 3.3.)
+    did not exceed, and never behind the watermark of the source. (Dataflow Model, section 3.3.)
 
     Raises:
         PlanError: the share is not between 0 and 1.
