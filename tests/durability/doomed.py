@@ -1,8 +1,6 @@
 """A program that is killed: windows and the bank on one checkpoint, fed by number, at every start from the beginning.
 
-    python -m durability.doomed FOLDER EVERY OPERATION
-
-Kills itself in the middle of store operation number OPERATION (-1: never). The input is the same at each start; what
+It kills itself in the middle of the store operation of a number (-1: never). The input is the same at each start; what
 was taken is skipped by its position.
 """
 
@@ -10,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +21,7 @@ from durability.observing import frame_bytes
 from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.store import LocalStore
 from failing_store import FailingStore, Killed
+from forked import Send
 
 TRANSFERS, SIZE = 240, 20
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,6 +93,6 @@ def main(folder: Path, every: int, last: int) -> None:
         run(engine)
 
 
-if __name__ == "__main__":
-    print("begun", flush=True)
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+def main_of_a_process(folder: Path, every: int, last: int, send: Send) -> None:
+    send("begun")
+    main(folder, every, last)

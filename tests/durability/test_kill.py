@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,23 @@ import pytest
 import bank
 from durability import doomed
 from durability.observing import all_of, differences
+from forked import forked
 
-TESTS = Path(__file__).resolve().parents[1]
 LONG = os.environ.get("EVERCURRENT_TEST_PROFILE") == "long"
 A_RUN = 300.0
 """Seconds in which the program ends, whatever else the machine does."""
 
 
-def begin(folder: Path, every: int, last: int) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS, TESTS.parent / "src"]))}
-    words = [sys.executable, "-W", "ignore", "-m", "durability.doomed", str(folder), str(every), str(last)]
-    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"begun\n"
+def begin(folder: Path, every: int, last: int) -> ForkServerProcess:
+    process, receiving = forked(doomed.main_of_a_process, folder, every, last)
+    assert receiving.recv() == "begun"
     return process
+
+
+def end(process: ForkServerProcess) -> int | None:
+    """Wait for the end of the process, and return its code."""
+    process.join(A_RUN)
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +77,13 @@ def test_killed_at_random_times(
         process = begin(tmp_path, every, -1)
         if kills < (30 if LONG else 4):
             deadline = time.monotonic() + draw.uniform(0, 1)
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.005)
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+            process.join(deadline - time.monotonic())
+            if process.exitcode is None:
+                process.kill()
                 kills += 1
-        if process.wait(A_RUN) == 0:
+        if end(process) == 0:
             break
-    assert process.returncode == 0
+    assert process.exitcode == 0
     check(tmp_path, undisturbed)
 
 
@@ -91,7 +92,7 @@ def test_killed_in_the_middle_of_an_operation(
     operation: int, tmp_path: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]]]
 ) -> None:
     """At all operations of a run but the last few; the second and the third have less to do, and may come to the end."""
-    ends = [begin(tmp_path, 1, operation).wait(A_RUN) for _ in range(3)]
+    ends = [end(begin(tmp_path, 1, operation)) for _ in range(3)]
     assert ends[0] == -signal.SIGKILL
     assert set(ends) <= {-signal.SIGKILL, 0}
     doomed.main(tmp_path, 1, -1)  # As a process of its own does that nobody kills.

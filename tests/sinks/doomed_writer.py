@@ -1,16 +1,16 @@
-"""A process that pushes numbered batches and writes two sinks until it is killed: ``python doomed_writer.py FOLDER EVERY``."""
+"""A process that pushes numbered batches and writes two sinks until it is killed."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import polars as pl
 
 import evercurrent as ec
+from forked import Send
 
 
-def write(folder: Path, every: int, most: int) -> None:
+def write(folder: Path, every: int, most: int, send: Send) -> None:
     """Push batches from where the last process stopped; those that it has lost come again with other rows."""
     with ec.Engine(checkpoint=ec.Checkpoint(folder / "checkpoint", every=every)) as engine:
         numbers = engine.source("numbers", {"n": pl.Int64})
@@ -18,13 +18,9 @@ def write(folder: Path, every: int, most: int) -> None:
         table = sums.to_sql(f"sqlite:///{folder}/sums.db", "sums")
         feed = sums.to_parquet(folder / "feed")
         start = engine.positions.get("numbers", 0)
-        print("ready", flush=True)
+        send("ready")
         for batch in range(start + 1, start + 1 + most):
             numbers.push({"n": range(start + batch, start + batch + 5)}, position=batch)
         table.join()
         feed.join()
-        print(engine.epoch_number, sorted(sums.read().rows()), flush=True)
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]), 1 if sys.argv[3:] == ["once"] else 1000)
+        send((engine.epoch_number, sorted(sums.read().rows())))
