@@ -8,6 +8,7 @@ import polars as pl
 from .kernels import Ints, is_one_word, physical
 from .nulls import nulls_as
 from .value_words import one_of_each
+from .whole_columns import AnyColumn, IntColumn
 
 MAGNITUDE = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
@@ -34,18 +35,17 @@ def order_words(column: pl.Series) -> Ints:
     return words ^ LEAST if column.dtype == pl.UInt64 else words
 
 
-def values_of(name: str, words: Ints, dtype: pl.DataType) -> pl.Series:
+def values_of(name: str, words: Ints, dtype: pl.DataType) -> AnyColumn:
     """Return the values that have these order words.
 
     >>> values = pl.Series("x", [-1.5, 0.0, float("inf")])
     >>> values_of("x", order_words(values), pl.Float64()).to_list()
     [-1.5, 0.0, inf]
     """
+    if type(dtype) is pl.Int64:
+        return IntColumn(name, words)
     if dtype.is_float():
         return pl.Series(name, (words ^ ((words >> 63) & MAGNITUDE)).view(np.float64)).cast(dtype)
     if dtype == pl.UInt64:
-        return pl.Series(name, (words ^ LEAST).view(np.uint64))
-    column = pl.Series(name, words)
-    return (
-        column if dtype == pl.Int64 else column.cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
-    )
+        return IntColumn(name, (words ^ LEAST).view(np.uint64))
+    return pl.Series(name, words).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)

@@ -12,6 +12,7 @@ import polars as pl
 from ..columns.grouping import Groups
 from ..columns.kernels import Index, Ints, Keys, Mask, at, gather, key_words, stack
 from ..columns.row_values import twice
+from ..columns.whole_columns import AnyColumn
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows, all_rows, first_rows, rows_change
@@ -55,7 +56,7 @@ class ReadAggregateState(AggregateState):
             return self._values(all_rows(self._spine, keys), len(keys))
         return self._values(first_rows(self._spine, keys, self._count), len(keys))
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         before, after = rows_change(self._spine, change.keys, self._count)
         height = len(change.keys)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Keys, gather
+from ..columns.kernels import Index, Keys
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows, first_rows, first_rows_change
 from ..state.spine import Spine
@@ -40,9 +41,9 @@ class HeadState(ReadAggregateState):
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
         """See ``AggregateState``."""
-        return self.order.shown(self.kept(keys, sums))
+        return series_of(self.order.shown(self.kept(keys, sums)))
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         if self._retracts or not self._spine.runs:
             return self.order.shown(self.order.kept(change.sums, len(change)))
@@ -58,7 +59,12 @@ class HeadState(ReadAggregateState):
 
     def kept(self, keys: Keys, sums: Sums) -> Heads:
         """Return the first rows of these groups, whose additive columns are given, as of the last commit."""
-        heads = self.order.kept(sums, len(keys))
+        return self._with_stored(self.order.kept(sums, len(keys)), keys, sums)
+
+    def _with_stored(self, heads: Heads, keys: Keys, sums: Sums) -> Heads:
+        """Return the first rows of groups, those that only the arrangement has included."""
+        if heads.has.all():
+            return heads
         lacking = np.flatnonzero(~heads.has & (sums.get(LENGTH, np.zeros(len(keys), np.int64)) != 0))
         if not len(lacking) or not self._spine.runs:
             return heads
@@ -72,15 +78,15 @@ class HeadState(ReadAggregateState):
         ``sums`` are the additive columns of these groups before. Also return what these should have held, which differs if
         an earlier version kept the first row in the arrangement; otherwise nothing is returned for it.
         """
-        heads = self.kept(keys, sums)
-        is_new = (sums.get(self.order.names[0], np.zeros(len(keys), np.int64)) != 0) != heads.has
+        from_sums = self.order.kept(sums, len(keys))
+        heads = self._with_stored(from_sums, keys, sums)
         added, retracted = self._firsts(rows, groups, len(keys))
         first = earlier_of(added, heads)
         if retracted is not None:
             first = self._without(retracted, first, keys)
         now, nothing = self.order.sums(first), np.zeros(len(keys), np.int64)
         moved = {name: column - sums.get(name, nothing) for name, column in now.items()}
-        return moved, self.order.sums(heads) if is_new.any() else {}
+        return moved, self.order.sums(heads) if (from_sums.has != heads.has).any() else {}
 
     def columns_of(self, rows: pl.DataFrame, groups: Index, count: int) -> list[pl.Series]:
         """Return the first rows of groups among these rows as columns, for parts of a change that are combined later."""
@@ -101,10 +107,7 @@ class HeadState(ReadAggregateState):
         diffs = rows.get_column(DIFF).to_numpy()
         if (diffs > 0).all():
             return self.order.first(rows, groups, count), None
-        needed = pl.DataFrame([rows.get_column(name) for name in self.order.needs])
-        parts = np.flatnonzero(diffs > 0), np.flatnonzero(diffs < 0)
-        plus, minus = (self.order.first(gather(needed, part), groups[part], count) for part in parts)
-        return plus, minus
+        return self.order.first_of_changes(rows, diffs, groups, count)
 
     def _without(self, retracted: Heads, first: Heads, keys: Keys) -> Heads:
         """Return the first rows, given the first of the retracted ones: they are read where one of these does not come later.

@@ -9,7 +9,7 @@ merges, rollback, checkpoints and buckets then work as they do for any sum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from ..columns.kernels import Index, Ints, Mask
 from ..columns.lossless import exactly
 from ..columns.nulls import nulls_as, nulls_in
 from ..columns.order_words import has_order_word, order_words, values_of, word_kind
+from ..columns.whole_columns import AnyColumn, series_of
 from ..data.schema import Order
 from .aggregates import FirstBy
 
@@ -53,6 +54,11 @@ class HeadOrder:
     aggregate: FirstBy
     columns: tuple[Order, ...]
     types: tuple[pl.DataType, ...]
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the additive columns: whether there is a first row, then its words."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self._names())
 
     @staticmethod
     def of(aggregate: FirstBy, types: Mapping[str, pl.DataType]) -> HeadOrder | None:
@@ -63,9 +69,7 @@ class HeadOrder:
             return None
         return HeadOrder(aggregate, tuple(columns.values()), tuple(types[name] for name in columns))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the additive columns: whether there is a first row, then its words."""
+    def _names(self) -> tuple[str, ...]:
         parts = [
             f"{each.column}{'-' if each.descending else '+'}{'<>'[each.nulls_last]}" for each in self.columns
         ]
@@ -110,12 +114,18 @@ class HeadOrder:
 
     def first(self, rows: pl.DataFrame, groups: Index, count: int) -> Heads:
         """Return the first row of each of ``count`` groups; ``groups`` has the group of each row. Cost: the rows."""
-        chosen = self.qualifying(rows)
-        owners = groups if len(chosen) == len(groups) else groups[chosen]
-        words = tuple(each if len(chosen) == len(groups) else each[chosen] for each in self.words(rows))
-        return first_of(words, owners, count)
+        return _first_among(self.words(rows), self.qualifying(rows), groups, count)
 
-    def shown(self, heads: Heads) -> pl.Series:
+    def first_of_changes(
+        self, rows: pl.DataFrame, diffs: Ints, groups: Index, count: int
+    ) -> tuple[Heads, Heads]:
+        """Return the ``first`` of the rows that are added, and of those that are retracted."""
+        words, chosen = self.words(rows), self.qualifying(rows)
+        own_diffs = diffs[chosen]
+        added, retracted = chosen[own_diffs > 0], chosen[own_diffs < 0]
+        return _first_among(words, added, groups, count), _first_among(words, retracted, groups, count)
+
+    def shown(self, heads: Heads) -> AnyColumn:
         """Return the value of each group: null where it has no first row."""
         place = next(at for at, order in enumerate(self.columns) if order.column == self.aggregate.input)
         return self._column(heads, place).alias(self.aggregate.output)
@@ -128,19 +138,19 @@ class HeadOrder:
         """
         heads = other.kept(sums, len(sums[self.names[0]]))
         columns = [
-            exactly(other._column(heads, place), dtype).alias(order.column)
+            exactly(series_of(other._column(heads, place)), dtype).alias(order.column)
             for place, (order, dtype) in enumerate(zip(self.columns, self.types, strict=True))
         ]
         return self.sums(Heads(heads.has, self.words(pl.DataFrame(columns))))
 
-    def _column(self, heads: Heads, place: int) -> pl.Series:
+    def _column(self, heads: Heads, place: int) -> AnyColumn:
         nulls, words = heads.words[2 * place : 2 * place + 2]
         words = ~words if self.columns[place].descending else words
         lacking = ~heads.has | (nulls != 0)
-        if lacking.any():
-            words = np.where(lacking, 0, words)
-        values = values_of(self.columns[place].column, words, self.types[place])
-        return values.set(pl.Series(lacking), None) if lacking.any() else values
+        name, dtype = self.columns[place].column, self.types[place]
+        if not lacking.any():
+            return values_of(name, words, dtype)
+        return series_of(values_of(name, np.where(lacking, 0, words), dtype)).set(pl.Series(lacking), None)
 
     def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int, prefix: str = "") -> Heads:
         """Return the first row of each group, given the first rows of parts in the columns that ``columns_of`` returns."""
@@ -164,8 +174,15 @@ class HeadOrder:
 
     def sums(self, heads: Heads) -> dict[str, Ints]:
         """Return the additive columns that hold these first rows, with zeros for groups without one."""
-        columns = (heads.has.astype(np.int64), *(np.where(heads.has, each, 0) for each in heads.words))
-        return dict(zip(self.names, columns, strict=True))
+        words = heads.words if heads.has.all() else [np.where(heads.has, each, 0) for each in heads.words]
+        return dict(zip(self.names, (heads.has.astype(np.int64), *words), strict=True))
+
+
+def _first_among(words: Sequence[Ints], chosen: Index, groups: Index, count: int) -> Heads:
+    """Return the first of the rows at these positions for each group."""
+    if len(chosen) == len(groups):
+        return first_of(words, groups, count)
+    return first_of([each[chosen] for each in words], groups[chosen], count)
 
 
 def first_of(words: Sequence[Ints], owners: Index, count: int) -> Heads:

@@ -17,7 +17,7 @@ from ..columns.dense import Places
 from ..columns.directory import Deferred, places_of_distinct
 from ..columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
 from ..columns.nulls import nulls_in
-from ..columns.whole_columns import least_and_greatest
+from ..columns.whole_columns import AnyColumn, least_and_greatest
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows
 from ..state.run import Run
@@ -97,7 +97,7 @@ class RankedState(RecomputedState):
         """See ``AggregateState``."""
         return self._of_run(self._spine.merged(), keys)
 
-    def change(self, change: Change) -> pl.Series:
+    def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         whole = self._spine.whole(change.keys)
         if whole is None:

@@ -16,6 +16,7 @@ from polars.testing import assert_series_equal
 import evercurrent as ec
 from edge_values import VALUES
 from evercurrent.core.columns.order_words import order_words, values_of
+from evercurrent.core.columns.whole_columns import series_of
 from evercurrent.core.data.schema import Order
 from evercurrent.core.group.aggregates import FirstBy
 from evercurrent.core.group.heads import HeadOrder, earlier_of
@@ -33,7 +34,7 @@ def test_words_sort_as_values_do_and_are_turned_back(dtype: pl.DataType) -> None
     values = pl.Series("x", VALUES[dtype], dtype)
     words = order_words(values)
     assert (np.diff(words) > 0).all()
-    assert_series_equal(values_of("x", words, values.dtype), values)
+    assert_series_equal(series_of(values_of("x", words, values.dtype)), values)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_the_first_row_is_that_of_sorting(
         .first()
     )
     expected = [dict(first.select("k", "x").rows()).get(k) for k in range(3)]
-    assert order.shown(heads).to_list() == expected
+    assert series_of(order.shown(heads)).to_list() == expected
 
 
 def arrangements(engine: ec.Engine) -> list[int]:
