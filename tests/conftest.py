@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import forked
 import run_folder
 from chosen_examples import Outcome, chosen_first, kept
 from distribution import rank, together
@@ -96,6 +97,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove it."""
     folder = config.stash.get(FOLDER, None)
     if folder is not None:
+        forked.end()
         run_folder.end(folder, passed=not config.stash.get(FAILED, True))
 
 
