@@ -311,6 +311,8 @@ def run_of_entries(
     directory: Directory | Places | Deferred | None = None,
 ) -> Run:
     """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
+    # A run of rows has diffs, also where it has no entries: they are read.
+    columns = totals if rows is not None else {}
     totals = {name: column for name, column in totals.items() if column.any()}
     # One column without zeros, as the number of rows mostly is, is enough.
     if not any(np.count_nonzero(column) == len(column) for column in totals.values()):
@@ -320,9 +322,10 @@ def run_of_entries(
         if not alive.all():
             entries = np.flatnonzero(alive)
             keys, rows = keys.take(entries), rows.take(entries) if isinstance(rows, Keys) else rows
-            totals = {name: column[entries] for name, column in totals.items()}
+            totals = {name: column[entries] for name, column in (totals or columns).items()}
             payload = gather(payload, entries) if payload.width else payload
             directory = None
+    totals = totals or columns
     if isinstance(rows, DeferredWords):
         rows = rows.of_others(payload)
     if rows is not None:
@@ -368,7 +371,8 @@ def _collides(keys: Keys, rows: Keys) -> bool:
 def empty_run(layout: Layout) -> Run:
     """Return the run without entries."""
     none = Keys(np.zeros(0, np.uint64))
-    return Run(none, empty_frame(layout.payload), {}, none if layout.by_row else None)
+    sums = {DIFF: np.zeros(0, np.int64)} if layout.by_row else {}
+    return Run(none, empty_frame(layout.payload), sums, none if layout.by_row else None)
 
 
 def run_of_rows(layout: Layout, keys: KeyColumns, frame: pl.DataFrame) -> Run:

@@ -378,3 +378,15 @@ def test_a_view_of_rows_holds_little_more_than_its_rows() -> None:
         engine.push("rows", frame)
     (state,) = [state for state in circuit_of(engine).states if isinstance(state, Spine)]
     assert state.nbytes <= 1.5 * 5 * frame.estimated_size()
+
+
+def test_rows_that_wait_and_cancel_leave_no_run_without_diffs() -> None:
+    """An operator that reads the runs of a state finds the diffs in each, also where there are no entries."""
+    spine = by_key()
+    spine.stage_rows(rows_of([(2, "b", 1)]))
+    spine.commit()
+    assert [run.sums[DIFF].tolist() for run in spine.runs] == [[1]]
+    spine.stage_rows(rows_of([(1, "a", 1), (1, "a", 1), (1, "a", -1), (1, "a", -1)]))
+    spine.commit()
+    assert [run.sums[DIFF].tolist() for run in spine.runs if len(run)] == [[1]]
+    assert [run.sums[DIFF].tolist() for run in spine.runs if not len(run)] == [[]]

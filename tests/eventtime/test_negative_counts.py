@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 import evercurrent as ec
 from evercurrent.core.data.clock import Now
@@ -334,6 +334,12 @@ class Counts:
 @pytest.mark.parametrize("name", [*BY_ROWS, "closing"])
 @of_profile(0.3)
 @given(given_batches=batches())
+@example(
+    [
+        ([(("x", 1, 6), 1), (("x", 1, 6), 1), (("x", 1, 6), -1), (("x", 1, 6), -1)], None),
+        ([(("x", 1, 6), -1)], None),
+    ]
+)
 def test_a_trusted_source_may_do_all_but_go_below_zero(
     name: str, given_batches: list[tuple[list[tuple[Row, int]], int | None]]
 ) -> None:
