@@ -40,6 +40,9 @@ EXACT_FLOATS = 2**53
 BLOCK = 1 << 17
 """About so many entries are summed up at a time where their values are computed for it: these stay in the caches."""
 
+MOST_EXACT = 1 << 20
+"""The sum of so many numbers of 32 bits is exact as a float."""
+
 RUN = 1 << 10
 """Words are merged if they ascend over stretches of this length on average, as the words of merged runs do."""
 
@@ -168,7 +171,7 @@ class DenseGroups(Groups):
 
     def sums_by_block(self, values_of: Callable[[slice | Index], Mapping[str, Ints]]) -> dict[str, Ints]:
         """See ``Segments``: blocks of entries, not so small that the sums of all codes cost more than they do."""
-        size, entries = max(BLOCK, 2 * len(self.counts)), len(self.codes)
+        size, entries = min(max(BLOCK, 2 * len(self.counts)), MOST_EXACT), len(self.codes)
         totals: dict[str, Ints] = {}
         for start in range(0, entries, size):
             codes = self.codes[start : start + size]
@@ -209,7 +212,7 @@ class DenseGroups(Groups):
 
 
 def _sums_of_codes(codes: Ints, values: Ints, count: int) -> Ints:
-    """Return the sum of the values of each code below ``count``, modulo 2^64."""
+    """Return the sum of the values of each code below ``count``, modulo 2^64; there are at most ``MOST_EXACT``."""
     if is_ones(values):
         return np.bincount(codes, minlength=count)
     least, greatest = least_and_greatest(values)

@@ -135,3 +135,18 @@ def test_no_more_rows_than_a_block_are_cut_at_a_time(kind: Any, monkeypatch: pyt
     assert_frame_equal(
         view.read(), frame.group_by("k").agg(**totals), check_row_order=False, check_dtypes=False
     )
+
+
+def test_many_rows_of_one_key_among_a_long_range_are_added_up_exactly() -> None:
+    """No block is so large that sums of 32 bits leave the integers that floats hold."""
+    hot, others, reach = 2**21 + 5, 400_000, 1_300_000
+    keys = np.concatenate([np.zeros(hot, np.int64), np.linspace(1, reach, others).astype(np.int64)])
+    groups = group_column(IntColumn("k", keys))
+    assert isinstance(groups, DenseGroups)
+    values = np.full(len(keys), 2**32 - 1)
+    values[:hot:2] += 2**62
+    sums = groups.sums_by_block(lambda rows: {"x": values[rows]})["x"]
+    expected = (hot * (2**32 - 1) + (hot + 1) // 2 * 2**62) % 2**64
+    place = groups.numbers[0]
+    assert int(sums.view(np.uint64)[place]) == expected
+    assert (np.delete(sums, place) == 2**32 - 1).all()
