@@ -45,7 +45,7 @@ from .group_spec import Finishing
 from .group_spec import GroupSpec as GroupSpec
 from .kept_results import Before, KeptResults
 from .kept_sums import KeptSums
-from .partial_aggregates import ADDED_UP, ENTRIES, added_up, sums_in
+from .partial_aggregates import ADDED_UP, ENTRIES, SUM, added_up, sums_in
 from .stored_states import StoredAggregates
 from .user_states import StateUnreadableError
 from .window_sums import sums_of_windows
@@ -103,9 +103,10 @@ class GroupBy(Operator):
         self._stored = StoredAggregates(spec, self._aggregates)
         counted = [part.column for part in parts if part.counts_input]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
-        # A user's column named like a pre-aggregated one must not be mistaken for it.
+        # A user's column named like a pre-aggregated one must not be mistaken for it, nor stand beside it.
         inputs = {name for aggregate in spec.aggregates for name in aggregate.columns_read}
-        self.may_combine = not self._stored.states and ADDED_UP not in inputs.union(spec.keys)
+        are_apart = ADDED_UP not in inputs and not any(key.startswith(SUM) for key in spec.keys)
+        self.may_combine = not self._stored.states and are_apart
         self._heads = [head for part in parts if (head := part.first_rows) is not None]
         self._read = inputs.union(*(head.order.needs for head in self._heads))
         additive = [each for one in spec.aggregates if (each := one.additive) is not None]

@@ -188,6 +188,29 @@ def test_columns_of_a_user_that_are_named_as_sums_are_not_taken_for_them() -> No
     assert sorted(other.read().rows()) == [(7, 5), (8, 6)]
 
 
+def test_rows_of_one_bucket_may_be_added_up_and_those_of_another_not() -> None:
+    """Few rows always are, many only where their groups are far fewer: both meet in the bucket of their group."""
+    engine = ec.Engine(workers=2)
+    left = engine.source("left", {"j": pl.String, "s": pl.Int64, "v": pl.Int64})
+    right = engine.source("right", {"j": pl.String})
+    groups = left.join(right, on="j", how="right").group_by("s").agg(n=pl.len(), v=pl.col("v").sum())
+    view = engine.view("v", groups)
+    with engine.epoch():
+        left.push({"j": ["x"] * 1000, "s": range(1000), "v": range(1000)})
+        right.push({"j": ["x", "y"]})
+    expected = [(None, 1, 0), *((number, 1, number) for number in range(1000))]
+    assert sorted(view.read().rows(), key=str) == sorted(expected, key=str)
+
+
+def test_a_key_of_a_user_that_is_named_as_a_sum_is_no_sum_in_workers_either() -> None:
+    engine = ec.Engine(workers=2)
+    source = engine.source("a", {"k": pl.Int64, "sum:length": pl.Int64})
+    rows = source.group_by("k", "sum:length").agg(n=pl.len())
+    view = engine.view("v", rows.group_by("sum:length").agg(m=pl.len()))
+    source.push({"k": [1, 2, 2], "sum:length": [7, 7, 8]})
+    assert sorted(view.read().rows()) == [(7, 2), (8, 1)]
+
+
 def test_too_many_rows_in_all_parts_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _, operator = grouping_of(Driven(plan_of(AGGREGATIONS["none but rows"])))
     monkeypatch.setattr(group_module, "MOST_ROWS", 10)

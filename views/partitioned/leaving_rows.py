@@ -9,17 +9,18 @@ from math import inf
 import numpy as np
 import polars as pl
 
-from evercurrent.core.circuit.circuit import Circuit
+from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.circuit.stages import Columns, Exchange
 from evercurrent.core.columns.kernels import ROUTED_BITS, gather, key_words
 from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
+from evercurrent.core.group.partial_aggregates import ADDED_UP
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import bucket_of
 
 from ..checkpoint import Pieces
-from .delta_frames import with_epoch
+from .delta_frames import together, with_epoch
 from .held_states import HeldStates
 from .limits import InlineLimits
 from .tasks import RowBatch, TaskResult
@@ -54,8 +55,23 @@ class LeavingRows:
             return delta
         if self._inline is None and not self._is_far_fewer(exchange, delta):
             return delta
+        return self._combined_for(exchange.combined_for, delta)
+
+    def together(self, exchange: Exchange, frames: Sequence[pl.DataFrame]) -> Delta:
+        """Return all rows of an exchange, given those of several tasks, each of which has combined its own or has not.
+
+        If some are added up, the others are now: they have no columns of sums, which would count as zero.
+        """
+        if exchange.combined_for is not None and len(frames) > 1:
+            others = [frame for frame in frames if ADDED_UP not in frame.columns]
+            if 0 < len(others) < len(frames):
+                added_up = [frame for frame in frames if ADDED_UP in frame.columns]
+                frames = [*added_up, self._combined_for(exchange.combined_for, Delta(together(others))).frame]
+        return Delta(frames[0] if len(frames) == 1 else together(frames))
+
+    def _combined_for(self, reader: NodeId, delta: Delta) -> Delta:
         with hashing_by(self._pieces.key_hash):
-            combined = self._circuit.nodes[exchange.combined_for].operator.combine(delta)
+            combined = self._circuit.nodes[reader].operator.combine(delta)
         return delta if combined is None else combined
 
     def _is_far_fewer(self, exchange: Exchange, delta: Delta) -> bool:

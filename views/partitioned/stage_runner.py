@@ -29,7 +29,6 @@ from ..durability.plan_match import state_ids
 from ..inspection.questions import WindowQueries
 from ..plan.plan import Plan
 from .clock_evidence import EvidenceCollector
-from .delta_frames import together
 from .held_states import HeldStates
 from .leaving_rows import LeavingRows
 from .limits import InlineLimits
@@ -422,8 +421,7 @@ class StageRunner:
                 result.held_at[self._ids[id(clock)]] = clock.held_at
 
     def _delta_of(self, exchange: Exchange, parts: Sequence[RowBatch]) -> Delta:
-        frames = [self.parts.frame_of(part) for part in parts]
-        return Delta(frames[0] if len(frames) == 1 else together(frames))
+        return self.leaving.together(exchange, [self.parts.frame_of(part) for part in parts])
 
     def _arriving(self) -> list[Exchange]:
         """Return the exchanges by which rows of sources enter."""

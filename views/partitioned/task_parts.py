@@ -18,14 +18,12 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import Circuit
 from evercurrent.core.circuit.stages import Cut, Exchange, Stage
-from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.merge_policy import FLOOR
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import PieceRef, Pieces
 from ..checkpoint.memory_limit import USUAL_ENTRY
-from .delta_frames import together
 from .held_states import HeldStates
 from .leaving_rows import LeavingRows
 from .limits import MEBIBYTE
@@ -115,7 +113,9 @@ class TaskParts:
         """Combine the rows that may be combined, and return the size of all."""
         for exchange, frames in held.items():
             if exchange.combined_for is not None and len(frames) > 1:
-                held[exchange] = [self._leaving.combined(exchange, Delta(together(frames))).frame]
+                held[exchange] = [
+                    self._leaving.combined(exchange, self._leaving.together(exchange, frames)).frame
+                ]
         return sum(int(frame.estimated_size()) for frames in held.values() for frame in frames)
 
     def _write(
@@ -125,7 +125,8 @@ class TaskParts:
         places: list[tuple[Exchange, int]] = []
         frames: list[pl.DataFrame] = []
         for exchange, several in held.items():
-            for part, frame in self._leaving.by_part(exchange.route, together(several), len(written)):
+            rows = self._leaving.together(exchange, several).frame
+            for part, frame in self._leaving.by_part(exchange.route, rows, len(written)):
                 places.append((exchange, part))
                 frames.append(frame)
         refs = self._pieces.write(frames, folder="exchange")
