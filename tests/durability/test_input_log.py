@@ -328,21 +328,25 @@ def test_a_disk_that_fails(call: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_disk_that_goes_on_failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not known then what is there: this engine ends, and the next one finds out."""
-    engine = started(tmp_path)
+    """It is not known then what is there: nothing is taken until that is known, by this engine or the next one."""
+    engine = started(tmp_path / "kept")
     feed(engine, range(1, 2))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
         with pytest.raises(ec.CheckpointError, match="was not written"):
             feed(engine, range(2, 3))
-    for _ in range(2):
-        with pytest.raises(ec.CheckpointError, match=r"input of epoch 2.*make a new engine"):
-            feed(engine, range(2, 3))
+        for _ in range(2):
+            with pytest.raises(ec.CheckpointError, match=r"input of epoch 2.*make a new engine"):
+                feed(engine, range(2, 3))
+        left = copied(tmp_path / "kept", tmp_path / "left")
+    feed(engine, range(2, 4))
+    assert engine.epoch_number == 3
     crash(engine)
-    with started(tmp_path) as again:
-        assert again.epoch_number in (1, 2)
-        feed(again, range(1, 3))
-        assert again.epoch_number == 2
+    for path, epochs in ((tmp_path / "kept", (3,)), (left, (1, 2))):
+        with started(path) as again:
+            assert again.epoch_number in epochs
+            feed(again, range(1, 4))
+            assert again.epoch_number == 3
 
 
 # Somebody else opens it

@@ -246,26 +246,34 @@ def test_a_name_that_is_taken(tmp_path):
 
 
 def test_a_journal_that_cannot_be_taken_back(tmp_path, monkeypatch):
-    """Then it is not known what will be there: nothing more is read or written, and the next lock decides."""
-    store = LocalStore(tmp_path)
-    with store.lock():
+    """Then it is not known what will be there: nothing more is read or written until it is taken back, or by the next lock."""
+    store, broken = LocalStore(tmp_path / "kept"), OSError(errno.EIO, os.strerror(errno.EIO))
+    with monkeypatch.context() as patch, store.lock():
         files = commit(store, 0)
-        with monkeypatch.context() as patch:
-            broken = OSError(errno.EIO, os.strerror(errno.EIO))
-            patch.setattr(os, "fdatasync", _stopping(os.fdatasync, itertools.repeat(0), 0, broken))
-            with pytest.raises(CheckpointError, match="disk or the connection failed"):
-                commit(store, 1)
+        patch.setattr(os, "fdatasync", _stopping(os.fdatasync, itertools.repeat(0), 0, broken))
         for work in (
+            lambda: commit(store, 1),
             lambda: commit(store, 2),
             lambda: store.read("commits/000000000000.json"),
             lambda: store.delete("pieces/0.arrow"),
         ):
-            with pytest.raises(CheckpointError, match="make a new engine"):
+            with pytest.raises(CheckpointError, match="disk or the connection failed"):
                 work()
-    assert any((tmp_path / name).exists() for name in JOURNALS)
-    with store.lock():
-        assert files.items() <= files_in(tmp_path).items()
-        commit(store, 2)
+        shutil.copytree(tmp_path / "kept", tmp_path / "left")
+        patch.undo()
+        files |= commit(store, 2)
+        shutil.copytree(tmp_path / "kept", tmp_path / "killed")
+        patch.setattr(os, "fdatasync", _stopping(os.fdatasync, itertools.repeat(0), 0, broken))
+        with pytest.raises(CheckpointError, match="disk or the connection failed"):
+            commit(store, 3)
+    assert any((tmp_path / "kept" / name).exists() for name in JOURNALS)
+    for place in ("kept", "killed"):
+        with LocalStore(tmp_path / place).lock():
+            left = files_in(tmp_path / place)
+            assert files.items() <= left.items()
+            assert not [name for name in left if "1." in name.removeprefix("commits/")]
+    with LocalStore(tmp_path / "left").lock():
+        commit(LocalStore(tmp_path / "left"), 2)
 
 
 def test_a_file_that_cannot_be_synced_behind_ones_back(tmp_path, monkeypatch):

@@ -12,8 +12,9 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -41,6 +42,7 @@ from .backfill import fill
 from .digest_schemes import EarlierNames
 from .grouped_apart import require_together
 from .input_log import entered_log, logged
+from .last_write import LastWrite, is_left
 from .nodes_to_fill import OnRead
 from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
 from .pickled_states import without_pickles
@@ -73,7 +75,7 @@ class Durability:
         self._lock = ExitStack()
         self.allow_pickle: bool = checkpoint.allow_pickle
         self._closed = False
-        self._ended: str | None = None
+        self._last_write = LastWrite(checkpoint.store.url)
         self._process = os.getpid()
         weakref.finalize(self, let_go, self._lock)
 
@@ -101,8 +103,7 @@ class Durability:
                 f"{self._where}: the engine opened it in process {self._process}, from which this one was forked; "
                 "push there, or close it and make a new engine here. The views can be read as of the fork"
             )
-        if self._ended is not None:
-            raise CheckpointError(self._ended)
+        self._last_write.require_known()
         if self._closed:
             raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
 
@@ -274,7 +275,7 @@ class Durability:
         """Commit what was written.
 
         Raises:
-            CheckpointError: the commit failed; or it is unknown whether it did, and then nothing can be written any more.
+            CheckpointError: the commit failed; or it is unknown whether it did, and then nothing is written before it is known.
         """
         opened = self._now()
         waiting, staged = opened.staged
@@ -287,12 +288,7 @@ class Durability:
         try:
             opened.log.append(commit, begun.items)
         except Exception as error:
-            try:
-                is_there = opened.has(commit, error)
-            except CheckpointError as end:
-                self._ended = str(end)
-                raise
-            if not is_there:
+            if not self._last_write.attempt(partial(opened.has, commit, error)):
                 raise
         opened.past.waiting, opened.writer = (), commit.writer
         committed(commit.epoch, len(waiting), opened.store.url)
@@ -350,7 +346,8 @@ class Durability:
         if self._closed or not self._is_ours:
             return
         try:
-            if self._open is not None and self._ended is None:
+            is_owed = self._open is not None and bool(self._open.past.waiting) and self._checkpoint.every > 1
+            if self._open is not None and self._last_write.allows_another(is_owed=is_owed):
                 self.flush(metadata)
                 self._open.saver.early.close()
                 if self._open.inputs is not None:
@@ -428,16 +425,11 @@ class Durability:
         opened.is_logging = opened.waits = False
 
     def _take_back(self, opened: OpenCheckpoint) -> None:
-        """Remove the logged input of an epoch that was discarded. If that fails, this engine cannot go on."""
-        assert opened.inputs is not None, "it was begun there"
-        try:
-            opened.inputs.take_back()
-        except OSError as error:
-            self._ended = (
-                f"{self._where}: it is unknown whether the input of epoch {opened.last_epoch + 1}, which was "
-                f"refused, is on disk ({error}); make a new engine, which goes on from what is on disk and skips batches with "
-                "a position that was taken"
-            )
+        """Remove the logged input of an epoch that was discarded. If that fails, it is tried again before the next one."""
+        inputs, epoch = opened.inputs, opened.last_epoch + 1
+        assert inputs is not None, "it was begun there"
+        with suppress(CheckpointError):  # The epoch has failed already, with an error of its own.
+            self._last_write.attempt(lambda: is_left(inputs, self._where, epoch))
 
     def _now(self) -> OpenCheckpoint:
         assert self._open is not None, "the engine opens a checkpoint before it uses it"

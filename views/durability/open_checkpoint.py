@@ -27,6 +27,7 @@ from ..store import Store
 from ..store.protocol import Abandoned
 from ..store.syncing import is_ending
 from .input_log import InputLog
+from .last_write import FINDS_OUT, UnknownError
 from .replaced_columns import ColumnTexts, columns_before, with_replaced
 from .time_travel import BORN, Past, in_bucket_0
 from .time_travel_reader import PastReader
@@ -148,15 +149,15 @@ class OpenCheckpoint:
         """Return whether a record is there although writing it has raised this error.
 
         Raises:
-            CheckpointError: that cannot be determined, or another writer has committed since; the engine cannot go on.
+            UnknownError: that cannot be determined now.
+            CheckpointError: another writer has committed since; the engine cannot go on.
         """
         try:
             last = self.log.refresh()
-        except CheckpointError as unknown:
-            raise CheckpointError(
-                f"{self.store.url}: it is unknown whether epoch {commit.epoch} was committed ({error}; and then: "
-                f"{unknown}); make a new engine, which goes on from what is on disk and skips batches with a position "
-                "that was taken"
+        except CheckpointError as unreadable:
+            why = str(unreadable).removeprefix(f"{self.store.url}: ")
+            raise UnknownError(
+                f"{self.store.url}: it is unknown whether epoch {commit.epoch} was committed: {why}; {FINDS_OUT}"
             ) from error
         if last is None or last.writer == self.writer:
             return False

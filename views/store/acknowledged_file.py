@@ -57,8 +57,12 @@ class AcknowledgedFile:
         """Note durably that the input of an epoch is not there, if the note says that it is."""
         note = self.note
         if note is not None and note.logged >= epoch:
-            self._write(replace(note, logged=max(epoch - 1, note.committed)))
-            sync_data(self._opened())
+            try:
+                self._write(replace(note, logged=max(epoch - 1, note.committed)))
+                sync_data(self._opened())
+            except OSError:
+                self.note = note  # So that it is written again when this is tried again.
+                raise
 
     def forget_inputs(self) -> None:
         """Note that the log of inputs is not needed."""
@@ -76,9 +80,13 @@ class AcknowledgedFile:
     def shorten_journal(self, which: int, end: JournalEnd) -> None:
         """Note durably that a journal file has no more entries than these, before others are removed."""
         token, count = self._ends[which]
-        if count > end[1] or token != end[0]:
-            self.end_of_journal(which, end)
-            sync_data(self._opened())
+        if count > (end[1] if token == end[0] else 0):
+            try:
+                self.end_of_journal(which, end)
+                sync_data(self._opened())
+            except OSError:
+                self._ends[which] = token, count  # So that it is written again when this is tried again.
+                raise
 
     def forget_journals(self) -> None:
         """Note durably that no entries of a journal are needed."""

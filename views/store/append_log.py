@@ -28,7 +28,7 @@ from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 from .acknowledged import Acknowledged
 from .acknowledged_file import AcknowledgedFile
 from .protocol import Abandoned, Buffer, LogGapError, size_of
-from .syncing import is_ending, sync_data, sync_folder
+from .syncing import erase, is_ending, sync_data, sync_folder
 
 ALIGNED = 4096
 
@@ -107,17 +107,14 @@ class AppendLog:
         """Undo the entry that was begun and not waited for, durably, however much of it is there.
 
         Raises:
-            OSError: it is unknown whether the entry is still there.
+            OSError: it is unknown whether the entry is still there; it can be tried again.
         """
         if self._writing is not None:
             wait([self._writing])
             self._writing = None
         if self._begun is not None and self._acknowledged is not None:
             self._acknowledged.take_back(self._begun)
-        # If the file ends before the entry there is nothing to undo, and perhaps no room for a write.
-        if os.fstat(self._descriptor).st_size > self._end:
-            os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._end)
-            sync_data(self._descriptor)
+        erase(self._descriptor, self._end, HEAD_SIZE)
         self._next, self._begun = self._end, None
 
     def restart(self) -> None:

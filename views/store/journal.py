@@ -25,7 +25,7 @@ from evercurrent.core.data.errors import CorruptFileError
 
 from .acknowledged_file import AcknowledgedFile
 from .protocol import JOURNALS, Buffer, size_of
-from .syncing import is_ending, sync_data, sync_folder, sync_together
+from .syncing import erase, is_ending, sync_data, sync_folder, sync_together
 from .unfinished import Spares
 
 FULL = 32 << 20
@@ -111,12 +111,11 @@ class JournalFile:
         """Undo the last ``write``, however much of it is there.
 
         Raises:
-            OSError: it is unknown whether the entry is still there.
+            OSError: it is unknown whether the entry is still there; it can be tried again.
         """
         count = self._count - (self.end > self._start)
         self._acknowledged.shorten_journal(self._which, (self._token, count))
-        os.pwrite(self._descriptor, bytes(HEAD_SIZE), self._start)
-        sync_data(self._descriptor)
+        erase(self._descriptor, self._start, HEAD_SIZE)
         self.end, self._count = self._start, count
 
     def empty(self) -> None:
@@ -147,6 +146,8 @@ class Journal:
         self._making: Future[None] | None = None
         self.broken: OSError | None = None
         """The error after which the content of the journal is unknown."""
+        self.not_undone: OSError | None = None
+        """The error with which the last ``write`` could not be undone: nothing is written before it is."""
 
     @property
     def is_begun(self) -> bool:
@@ -170,13 +171,21 @@ class Journal:
         return self._done_beside(file.sync)
 
     def take_back(self, writing: Future[None] | None = None) -> None:
-        """Undo the last ``write``. Where that fails, the journal is broken."""
+        """Undo the last ``write``. Where that fails, it is tried again before anything else is written."""
         if writing is not None:
             wait([writing])
-        try:
-            self._files[self._passes % 2].take_back()
-        except OSError as error:
-            self.broken = error
+        self._undo()
+
+    def mend(self) -> None:
+        """Undo the last ``write`` if that has failed before.
+
+        Raises:
+            OSError: it fails again.
+        """
+        if self.not_undone is not None:
+            self._undo()
+        if self.not_undone is not None:
+            raise self.not_undone
 
     def make_spares(self, count: int) -> None:
         """Make files ready for the next entry in the background."""
@@ -203,7 +212,9 @@ class Journal:
             return
         try:
             with self.guard:
-                if self.broken is None:
+                with suppress(OSError):
+                    self.mend()
+                if self.broken is None and self.not_undone is None:
                     self.settle()
                     self._remove()
         finally:
@@ -224,6 +235,13 @@ class Journal:
                 file.close()
             self._files = []
         return is_idle
+
+    def _undo(self) -> None:
+        try:
+            self._files[self._passes % 2].take_back()
+            self.not_undone = None
+        except OSError as error:
+            self.not_undone = error
 
     def _done_beside(self, work: Callable[..., None], *files: JournalFile) -> Future[None]:
         if not is_ending():

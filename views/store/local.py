@@ -237,6 +237,9 @@ class LocalStore:
         journal = self._journal
         if journal is None or journal.process != os.getpid():
             return None
+        if journal.not_undone is not None:
+            with refusing(self.url, "the journal", "written"), journal.guard:
+                journal.mend()
         if journal.broken is not None:
             error = refusal(journal.broken, self.url, "the journal", "written")
             raise CheckpointError(f"{error}; then make a new engine, which goes on from what is there")

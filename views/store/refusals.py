@@ -15,8 +15,7 @@ from evercurrent.core.data.errors import (
 )
 
 from .protocol import ACKNOWLEDGED
-
-FULL = {errno.ENOSPC, errno.EDQUOT}
+from .syncing import FULL
 
 REASONS = {
     errno.EROFS: ("the file system is read-only", "choose a place that can be written"),

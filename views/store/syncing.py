@@ -1,5 +1,6 @@
 """Files and names are synced to the disk, and waits are shared."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -10,6 +11,9 @@ from typing import TypeVar
 AT_ONCE = 8
 """How many waits for a disk or a server run together, as both serve several in the time of one."""
 
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""Errors of a disk that has no room."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -17,6 +21,23 @@ Result = TypeVar("Result")
 def sync_data(descriptor: int) -> None:
     """Sync the content of an open file to the disk."""
     getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def erase(descriptor: int, at: int, size: int) -> None:
+    """Overwrite a head in an open file with zeros, durably.
+
+    Where the file ends before it there is nothing to overwrite, and a full disk would have no room for the zeros. Where the
+    system writes what is overwritten to another place, and has no room either, the file is cut off there.
+    """
+    if os.fstat(descriptor).st_size <= at:
+        return
+    try:
+        os.pwrite(descriptor, bytes(size), at)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        os.ftruncate(descriptor, at)
+    sync_data(descriptor)
 
 
 def sync_folder(folder: str) -> None:
