@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,30 @@ def test_an_epoch_is_written_with_its_commit(tmp_path: Path) -> None:
     assert written.acquire(timeout=10)
     engine.close()
     assert epochs(deltas) == [1, 2, 3, 4]
+
+
+def test_join_is_refused_in_an_open_epoch_as_a_checkpoint_is(tmp_path: Path) -> None:
+    """It would commit the epochs before, and return without the rows that the block has."""
+    engine, view = hits(tmp_path, every=100)
+    delivery = view.to_parquet(tmp_path / "feed")
+    engine.push("log", {"ip": ["a"]})
+    with engine.epoch():
+        engine.push("log", {"ip": ["b"]})
+        for work in (delivery.join, engine.checkpoint):
+            with pytest.raises(ec.InputError, match="an epoch is open: end it first, and then"):
+                work()
+        assert engine.stats()["checkpoint"]["committed_epoch"] == 0
+    assert delivery.join(10)
+    assert delivery.epoch == 2
+    with engine.epoch():
+        engine.push("log", {"ip": ["c"]})
+        with engine.fork().epoch():
+            pass
+    assert delivery.join(10)
+    with suppress(ec.CheckpointError), engine.epoch():
+        engine.push("log", {"ip": ["d"]})
+        engine.close()
+    assert sorted(pl.read_parquet(tmp_path / "feed/*.parquet")["_epoch"]) == [1, 2, 3]
 
 
 def test_join_and_close_commit_what_the_sink_waits_for(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .fills import OnProgress
 from .live_declarations import LiveDeclarations
-from .pushing import Pushing, open_epoch
+from .pushing import Pushing
 from .reporting import Reporting
 from .view import View
 
@@ -329,8 +329,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             raise InputError(
                 "the engine has no checkpoint; make it with Engine(checkpoint=PATH), which writes all epochs"
             )
-        if open_epoch(self) is not None:
-            raise InputError("an epoch is open: end it first, and then write the checkpoint")
+        self._require_no_open_epoch("write the checkpoint")
         self._flush()
         return self.epoch_number
 
@@ -346,7 +345,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
         with suppress(Exception):  # It is raised below, when the rest is closed.
             if deliveries:
-                self.make_durable()
+                self._commit_waiting()
         drain_all((*queued_of(self.views.values()), *deliveries), until)
         try:
             with self._turn:

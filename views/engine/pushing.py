@@ -225,6 +225,15 @@ class Pushing(ServedViews, ABC):
             )
         return super().fire(view, key, window, at)
 
+    def make_durable(self) -> int:
+        """See ``ServedViews.make_durable``."""
+        self._require_no_open_epoch("wait for the sink")
+        return self._commit_waiting()
+
+    def _require_no_open_epoch(self, what: str) -> None:
+        if open_epoch(self) is not None:
+            raise InputError(f"an epoch is open: end it first, and then {what}")
+
     def _block(self, at: datetime | str | None) -> OpenEpoch | None:
         """Return the epoch that is open in this context, or None."""
         block = open_epoch(self)

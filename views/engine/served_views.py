@@ -64,7 +64,16 @@ class ServedViews(ABC):
         now, durability = self.published(), self._running.durability
         return now.epoch if durability is None else durability.durable_epoch(now.epoch, now.waiting)
 
+    @abstractmethod
     def make_durable(self) -> int:
+        """Commit the epochs that a crash would take back, wake the sinks, and return the last one.
+
+        Raises:
+            InputError: an epoch is open, whose rows would not be among them.
+            CheckpointError: it could not be written; it can be tried again.
+        """
+
+    def _commit_waiting(self) -> int:
         """Commit the epochs that a crash would take back, wake the sinks, and return the last one.
 
         Raises:

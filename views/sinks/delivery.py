@@ -141,7 +141,8 @@ class Delivery:
         Raises:
             SinkError: the delivery has ended, or was closed, before that; or it is called by the sink's own function.
             CheckpointError: what waits could not be committed.
-            InputError: a subscriber waits for this thread, which waits for the end of the epoch to commit it.
+            InputError: an epoch is open, whose rows would not be among them; or a subscriber waits for this thread, which waits for
+                the end of the epoch to commit it.
         """
         self._require_other_thread("join()")
         until = self._of_view(self._view._make_durable)
