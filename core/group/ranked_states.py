@@ -75,8 +75,6 @@ RANKED = (
 METHODS = ("lower", "higher", "nearest", "equiprobable")
 """The methods of quantiles that are one of the values."""
 
-NO_NUMBERS = np.zeros(0, np.intp)
-
 MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
 
@@ -189,12 +187,12 @@ class _Ranges:
         )
         if not len(groups):
             return _Ranges(lower, counts, nulls, None)
-        others = _CountedRows.of(values, diffs, lower[groups], upper[groups])
+        numbers = np.full(len(lower), -1)
+        numbers[groups] = np.arange(len(groups))
+        others = _CountedRows.of(values, diffs, lower[groups], upper[groups], numbers)
         counts[groups], nulls[groups] = others.sums(others.ends), others.sums(others.null_ends)
         if float(counts.sum(dtype=np.float64)) + float(nulls.sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
             require_few(np.maximum(diffs[expand(lower, upper)[0]], 0))
-        others.numbers = np.full(len(lower), -1)
-        others.numbers[groups] = np.arange(len(groups))
         return _Ranges(lower, counts, nulls, others)
 
     def places(self, groups: Index, ranks: Ints) -> Index:
@@ -214,7 +212,7 @@ def _rows_that_are_not_one_value(values: pl.Series, diffs: Ints) -> Index:
     return np.zeros(0, np.intp) if is_ones(diffs) else np.flatnonzero(diffs != 1)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _CountedRows:
     """The ``rows`` of some groups, one group after the other from ``begins`` on, which are there as often as their diffs.
 
@@ -229,13 +227,13 @@ class _CountedRows:
     numbers: Index
 
     @staticmethod
-    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> _CountedRows:
+    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index, numbers: Index) -> _CountedRows:
         """Return the rows of these ranges."""
         rows, _ = expand(lower, upper)
         times, begins = _times(diffs[rows]), running(upper - lower)
         is_null = nulls_in(at(values, rows)) if values.has_nulls() else np.zeros(len(rows), np.bool_)
         ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
-        return _CountedRows(rows, begins, ends, null_ends, NO_NUMBERS)
+        return _CountedRows(rows, begins, ends, null_ends, numbers)
 
     def sums(self, ends: Ints) -> Ints:
         """Return the number of values or nulls of each group, of which these are the numbers before each row."""

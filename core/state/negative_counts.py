@@ -12,6 +12,7 @@ from ..columns.json_texts import shown_row
 from ..columns.kernels import Index, Ints, Keys, expand, gather, physical
 from ..data.errors import RetractionError
 from ..data.schema import DIFF, listed
+from .row_merge import first_not_below
 from .run import Run
 from .spine import Spine
 
@@ -81,18 +82,7 @@ def _of_same_instant(run: Run, spine: Spine, keys: Keys, rows: pl.DataFrame) -> 
     times = np.diff(starts, append=len(keys))
     lower, upper = (np.repeat(bound, times) for bound in run.find(keys.take(starts)))
     first = spine.layout.order[0]
-    sign = -1 if first.descending else 1
     stored, bounds = (physical(frame.get_column(first.column)) for frame in (run.payload, rows))
-    lower = _first_not_below(stored, sign * bounds, sign, lower, upper)
-    return lower, _first_not_below(stored, sign * bounds + 1, sign, lower, upper)
-
-
-def _first_not_below(stored: Ints, bounds: Ints, sign: int, lower: Index, upper: Index) -> Index:
-    """Return in each of these ranges, where ``sign * stored`` ascends, the first place that is not below the bound."""
-    lower, upper = lower.copy(), upper.copy()
-    while len(open_ := np.flatnonzero(lower < upper)):
-        middle = (lower[open_] + upper[open_]) // 2
-        below = sign * stored[middle] < bounds[open_]
-        lower[open_[below]] = middle[below] + 1
-        upper[open_[~below]] = middle[~below]
-    return lower
+    after = bounds - 1 if first.descending else bounds + 1
+    lower = first_not_below(stored, bounds, lower, upper, descending=first.descending)
+    return lower, first_not_below(stored, after, lower, upper, descending=first.descending)

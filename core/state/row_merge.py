@@ -56,27 +56,32 @@ def _ordered(columns: Sequence[pl.Series], *, descending: bool) -> tuple[Ints | 
     return words, others
 
 
-def first_not_below(stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index) -> Index:
+def first_not_below(
+    stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index, *, descending: bool = False
+) -> Index:
     """Return in each of these ranges, where the stored values ascend, the first place that is not below its bound.
 
-    Many are searched a block at a time, so that what is computed on the way stays in the caches.
+    Where they are ``descending``, it is the first that is not above it. Many are searched a block at a time, so that what is computed on the way stays in the caches.
     """
     if len(bounds) <= SEARCHED:
-        return _first_not_below(stored, bounds, lower, upper)
+        return _first_not_below(stored, bounds, lower, upper, descending)
     places = np.empty_like(lower)
     for start in range(0, len(bounds), SEARCHED):
         block = slice(start, start + SEARCHED)
-        places[block] = _first_not_below(stored, bounds[block], lower[block], upper[block])
+        places[block] = _first_not_below(stored, bounds[block], lower[block], upper[block], descending)
     return places
 
 
-def _first_not_below(stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index) -> Index:
+def _first_not_below(
+    stored: Ints | Floats, bounds: Ints | Floats, lower: Index, upper: Index, descending: bool
+) -> Index:
     places = lower.copy()
     searched = np.flatnonzero(lower < upper)
     lower, upper, bounds = lower[searched], upper[searched], bounds[searched]
     while len(searched):
         middle = (lower + upper) >> 1
-        below = stored.take(middle, mode="clip") < bounds
+        values = stored.take(middle, mode="clip")
+        below = values > bounds if descending else values < bounds
         below &= lower < upper  # Those that are settled stay until half of all are.
         lower = np.where(below, middle + 1, lower)
         upper = np.where(below, upper, middle)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evercurrent.core.state.ledger import Ledger
 
@@ -24,8 +23,7 @@ from ..plan.digest_scheme import FIRST, FOURTH, SCHEME, written_by
 from ..plan.plan import Plan
 from .equal_nodes import renaming
 from .plan_match import BORN, names_in, plan_record, state_ids
-
-Record = Mapping[str, Any]
+from .renamed_records import Record, renamed_commit, renamed_record
 
 
 class EarlierNames:
@@ -104,36 +102,23 @@ class _Names:
         )
 
     def renewed(self, commit: Commit) -> Commit:
-        states = {
-            f"{self._state(name)}/{bucket}": record
-            for (name, _, bucket), record in (
-                (key.rpartition("/"), record) for key, record in commit.states.items()
-            )
-        }
-        return replace(commit, plan=self._record(commit.plan), states=states)
+        return replace(renamed_commit(commit, self._state, self._node), plan=self._record(commit.plan))
 
-    def _state(self, name: str) -> str:
-        return self.states.get(name, name)
+    def _state(self, name: str) -> Sequence[str]:
+        return (self.states.get(name, name),)
+
+    def _node(self, identity: str) -> Sequence[str]:
+        return (self.nodes.get(identity, identity),)
 
     def _record(self, was: Record) -> Record:
         """Return a record with present identities, wherever it has those that the earlier scheme gives this plan."""
-        states = list(map(self._state, was["states"]))
-        order = sorted(range(len(states)), key=states.__getitem__)
-        record = {
-            **was,
+        with_forms = {**was, "forms": self._forms(was)} if "forms" in was else was
+        return {
+            **renamed_record(with_forms, self._state, self._node),
             "views": self._declared(was, "views", ("identity",), lambda view: view),
             "sources": self._declared(was, "sources", ("identity", "watermark"), self._source),
-            "states": [states[place] for place in order],
-            "holds": sorted(self.nodes.get(identity, identity) for identity in was["holds"]),
             "digests": SCHEME,
         }
-        for part in ("spines", "labels"):
-            if part in was:
-                record[part] = {self._state(name): what for name, what in was[part].items()}
-        if "forms" in was:
-            forms = self._forms(was)
-            record["forms"] = [forms[place] for place in order]
-        return record
 
     def _declared(
         self, was: Record, part: str, digests: tuple[str, ...], renew: Callable[[Record], Record]
@@ -152,7 +137,7 @@ class _Names:
 
     def _source(self, source: Record) -> Record:
         rows = source["retained"]
-        return {**source, "retained": None if rows is None else self._state(rows)}
+        return {**source, "retained": None if rows is None else self._state(rows)[0]}
 
     def _forms(self, was: Record) -> list[str]:
         """Return the forms of the states of a record, which may be digests too."""
@@ -169,32 +154,12 @@ def _under_new_names(commit: Commit, names: Sequence[tuple[str, str]], present: 
 
     States of the plan that have one of the first names are ``present``: they are kept as well.
     """
-    was = commit.plan
-    renamings = [(old, new) for old, new in names if old in was["states"] and new not in was["states"]]
-    if not renamings:
-        return commit
-    forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
-    parts = {part: dict(was[part]) for part in ("spines", "labels") if part in was}
-    states = dict(commit.states)
-    for old, new in renamings:
-        forms |= {new: forms[old]} if forms else {}
-        for part in parts.values():
-            part |= {new: part[old]} if old in part else {}
-        for key, record in commit.states.items():
-            name, _, bucket = key.rpartition("/")
-            states |= {f"{new}/{bucket}": record} if name == old else {}
-    gone = {old for old, _ in renamings}.difference(present)
-    plan = {**was, **{part: _without(gone, held) for part, held in parts.items()}}
-    plan["states"] = sorted({*was["states"], *(new for _, new in renamings)} - gone)
-    if forms:
-        plan["forms"] = [forms[name] for name in plan["states"]]
-    return replace(
-        commit, plan=plan, states={k: v for k, v in states.items() if k.rpartition("/")[0] not in gone}
-    )
-
-
-def _without(names: Collection[str], held: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: what for name, what in held.items() if name not in names}
+    states = commit.plan["states"]
+    renamed: dict[str, list[str]] = {}
+    for old, new in names:
+        if old in states and new not in states:
+            renamed.setdefault(old, [old] if old in present else []).append(new)
+    return renamed_commit(commit, lambda name: renamed.get(name, (name,))) if renamed else commit
 
 
 def _in_order(compiled: Compiled) -> list[str]:

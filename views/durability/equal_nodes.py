@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from ..checkpoint import Commit, StateRecord
+from ..checkpoint import Commit
 from ..compiler.builder import Compiled
 from ..plan.digests import digest_of
 from ..plan.plan import Plan
-
-Record = Mapping[str, Any]
+from .renamed_records import Record, renamed_commit, renamed_record
 
 
 def equal_nodes(plan: Plan, compiled: Compiled) -> dict[str, list[Any]]:
@@ -74,29 +73,11 @@ class Renaming:
 
     def record(self, was: Record) -> Record:
         """Return a record with the present names. Sources have names of their own, so none is equal to another one."""
-        forms = dict(zip(was["states"], was["forms"], strict=True)) if "forms" in was else {}
-        states = {name: state for state in was["states"] for name in self.of_state(state)}
-        renamed: dict[str, Any] = {
-            **was,
-            "states": sorted(states),
-            "holds": sorted({name for identity in was["holds"] for name in self.of(identity)}),
-        }
-        for part, names_of in (("spines", self.of_state), ("labels", self.of_state), ("equal", self.of)):
-            if part in was:
-                renamed[part] = {
-                    name: what for before, what in was[part].items() for name in names_of(before)
-                }
-        if forms:
-            renamed["forms"] = [forms[states[name]] for name in renamed["states"]]
-        return renamed
+        return renamed_record(was, self.of_state, self.of)
 
     def commit(self, was: Commit) -> Commit:
         """Return a commit with the present names."""
-        states: dict[str, StateRecord] = {}
-        for key, record in was.states.items():
-            state, _, bucket = key.rpartition("/")
-            states |= {f"{name}/{bucket}": record for name in self.of_state(state)}
-        return replace(was, plan=self.record(was.plan), states=states)
+        return renamed_commit(was, self.of_state, self.of)
 
 
 UNCHANGED = Renaming({})
