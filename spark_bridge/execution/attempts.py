@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, NameTakenError
 from evercurrent.views.checkpoint import Commit, begun
-from evercurrent.views.checkpoint.begun import BATCHES, record_of
+from evercurrent.views.checkpoint.begun import BATCHES, record_of, require_not_taken
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import Store
 from evercurrent.views.store.repeated_puts import put_own
@@ -63,12 +63,7 @@ class Attempts:
 
     def _repeated(self, batch: int, epoch: int) -> Attempt:
         attempt = self._recorded(batch)
-        if attempt.epoch not in (None, epoch):
-            raise CheckpointError(
-                f"{self._store.url}: on_epoch= may have the deltas of micro-batch {batch} as those of epoch {attempt.epoch}, which others "
-                f"have committed without them since, so that it would get them once more as those of epoch {epoch}; delete them "
-                f"where on_epoch= has put them, and then {record_of(batch)} in the checkpoint"
-            )
+        require_not_taken(self._store.url, batch, attempt.epoch, epoch)
         return attempt
 
     def _recorded(self, batch: int) -> Attempt:
