@@ -56,6 +56,7 @@ from .output.registration import register
 from .output.spark_views import InSpark
 from .output.united_rows import UnitedRows
 from .runtime.ended_java import ended
+from .runtime.ended_source import has_lost_source, source_ended
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
 
@@ -365,6 +366,7 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
         Raises:
             InputError: that is not a length of time; or the query has ended as a value could not be computed.
             SparkEndedError: the Java process in which Spark runs has ended.
+            SourceEndedError: the Python process in which Spark runs a source, as the heartbeat, has ended.
             EvercurrentError: the query has ended with another error of this package; ``exception()`` has Spark's.
         """
         require_timeout(timeout)
@@ -381,12 +383,14 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
         """Raise an error of this package without Spark's stack traces, which ``exception()`` has."""
         try:
             yield
-        except Exception:
+        except Exception as error:
             own = self._batches.error
             if isinstance(own, EvercurrentError):
                 raise own.with_traceback(None) from own.__cause__
             if self._streaming.has_lost_java:
                 raise ended(self._batches.store.url) from None
+            if has_lost_source(error):
+                raise source_ended(self._batches.store.url) from None
             raise
 
     @property
@@ -400,9 +404,11 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
         return self._streaming.is_active
 
     def exception(self) -> Exception | None:
-        """See ``QueryNames``; a ``SparkEndedError`` if the Java process in which Spark ran has ended."""
+        """See ``QueryNames``; a ``SparkEndedError`` if the Java process in which Spark ran has ended, a ``SourceEndedError`` if the
+        Python process of a source has."""
         try:
-            return super().exception()
+            error = super().exception()
+            return source_ended(self._batches.store.url) if has_lost_source(error) else error
         except Exception:
             if self._streaming.has_lost_java:
                 return ended(self._batches.store.url)

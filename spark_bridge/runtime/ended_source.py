@@ -1,0 +1,47 @@
+"""The Python process in which Spark runs a source of a query, as the heartbeat, may end beneath the query.
+
+Spark then reads the end of a socket where a number should be, and ends the query with an error without a text, or with one about
+the connection: only the place in its code says which process that was.
+"""
+
+from __future__ import annotations
+
+from evercurrent.core.data.errors import EvercurrentError
+
+PLACE = "PythonStreamingSourceRunner"
+"""The class of Spark's that exchanges bytes with such a process."""
+
+LOST = (
+    "java.io.EOFException",
+    "java.net.SocketException",
+    "java.nio.channels.ClosedChannelException",
+    "java.io.IOException: Broken pipe",
+    "java.io.IOException: Connection reset",
+)
+"""The errors of a connection whose other end is gone."""
+
+STACKS = ("_stackTrace", "_stacktrace")
+"""The attributes in which errors of PySpark have Java's stack, in a classic session and under Spark Connect."""
+
+
+class SourceEndedError(EvercurrentError, ConnectionError):
+    """The Python process in which Spark runs a source has ended beneath a query; says what is left, and how to go on."""
+
+
+def has_lost_source(error: BaseException | None) -> bool:
+    """Return whether a query has ended with this error of Spark as the process of a source is gone."""
+    while error is not None:
+        text = "\n".join(str(getattr(error, each, "")) for each in STACKS)
+        at = text.find(PLACE)
+        if at >= 0 and any(lost in text[:at] for lost in LOST):
+            return True
+        error = getattr(error, "_cause", None) or error.__cause__
+    return False
+
+
+def source_ended(where: str) -> SourceEndedError:
+    """Return the error of a query one of whose sources has lost its process, with the place of its checkpoint."""
+    return SourceEndedError(
+        "a Python process in which Spark runs a source of the query, as that of heartbeat_seconds=, has ended, killed or out of memory, "
+        f"and with it the query. {where} has all epochs that were committed: start the query again, and it goes on there"
+    )
