@@ -164,6 +164,32 @@ def test_what_cannot_be_mended_ends_the_delivery(tmp_path: Path) -> None:
     assert view.to_parquet(tmp_path / "other").join(20)
 
 
+@pytest.mark.parametrize("what", ["moved", "emptied"])
+def test_a_folder_that_is_moved_away_is_not_begun_anew_without_its_files(what: str, tmp_path: Path) -> None:
+    """What is summed there later would be without all earlier deltas, and nobody would know."""
+    engine = ec.Engine(checkpoint=tmp_path / "checkpoint")
+    view, feed = counted(engine), tmp_path / "feed"
+    delivery = view.to_parquet(feed)
+    engine.push("words", HISTORY[0])
+    assert delivery.join(20)
+    feed.rename(tmp_path / "away")
+    if what == "emptied":
+        feed.mkdir()
+    engine.push("words", HISTORY[1])
+    with pytest.raises(ec.SinkError, match=r"feed are gone: .* and call to_parquet again"):
+        delivery.join(20)
+    assert not feed.exists() or not list(feed.iterdir())
+    for folder, epochs in (tmp_path / "away", {1, 2}), (feed, {2}):
+        again = view.to_parquet(folder)
+        assert again.join(20)
+        again.close()
+        rows = pl.read_parquet(folder / "*.parquet")
+        assert set(rows["_epoch"]) == epochs
+        sums = rows.group_by("word", "n").agg(pl.col("_diff").sum()).filter(pl.col("_diff") != 0)
+        assert ordered(sums.select("word", "n").rows()) == rows_of(view)
+    engine.close()
+
+
 def test_a_view_without_a_key_is_refused_with_the_way_out() -> None:
     engine = ec.Engine()
     view = engine.view("all", engine.source("s", {"a": pl.Int64, "b": pl.Int64}))

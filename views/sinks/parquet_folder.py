@@ -8,7 +8,7 @@ from io import BytesIO
 
 import polars as pl
 
-from evercurrent.core.data.errors import NameTakenError, SinkError
+from evercurrent.core.data.errors import MissingFileError, NameTakenError, SinkError
 from evercurrent.core.data.schema import EPOCH
 
 from ..store import Store
@@ -69,6 +69,7 @@ class ParquetFolder:
                 f"{self.place} go up to epoch {position}, and the deltas since are no longer retained, or the epoch is still to come; "
                 "give another folder, or empty this one, and it begins with the contents of the view"
             )
+        self._owner = None
         self._put(counted(contents, epoch), epoch, epoch)
 
     def write(self, delta: pl.DataFrame) -> None:
@@ -97,6 +98,7 @@ class ParquetFolder:
         """Name who has written this epoch, before its file: all that is there has been found to be this view's."""
         name = f"{OWNER}{self._origin.token(epoch)}"
         if name == self._owner:
+            self._require_there(name)
             return
         with suppress(NameTakenError):
             self._store.put(name, [b""])
@@ -108,6 +110,20 @@ class ParquetFolder:
             )
         self._store.delete_all(others)
         self._owner = name
+
+    def _require_there(self, owner: str) -> None:
+        """Check that the files before are there: the store would make a folder anew, in which they are missing.
+
+        Raises:
+            SinkError: the folder was moved, emptied or deleted.
+        """
+        try:
+            self._store.read(owner)
+        except MissingFileError:
+            raise SinkError(
+                f"{self.place} are gone: the folder was moved, emptied or deleted; put them back, or give an empty folder, and call "
+                "to_parquet again"
+            ) from None
 
     @staticmethod
     def _owners(names: list[str]) -> list[str]:
