@@ -126,6 +126,31 @@ def test_what_was_unknown_is_found_out_before_the_next_push(is_committed: bool, 
         assert engine.epoch_number == 3
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_checkpoint_that_is_moved_away_and_put_back(every: int, tmp_path: Path) -> None:
+    """Commits are refused meanwhile, closing does not hide it, and what was acknowledged is in the folder that was moved."""
+    engine, _ = counting(tmp_path / "kept", every)
+    for _ in range(3):
+        engine.push("rows", [(1,)])
+    engine.checkpoint()
+    engine.push("rows", [(2,)])
+    (tmp_path / "kept").rename(tmp_path / "away")
+    for work in (engine.checkpoint, engine.checkpoint):
+        assert "kept: the folder was deleted or moved while it was in use; put it back" in _refusal(work)
+    (tmp_path / "away").rename(tmp_path / "kept")
+    engine.push("rows", [(3,)])
+    engine.checkpoint()
+    engine.push("rows", [(4,)])
+    (tmp_path / "kept").rename(tmp_path / "away")
+    assert "deleted or moved while it was in use" in _refusal(engine.checkpoint)
+    with pytest.raises(ec.CheckpointError, match="deleted or moved while it was in use"):
+        engine.close()
+    again, counts = counting(tmp_path / "away", every)
+    with again:
+        assert sorted(counts.read().rows())[:3] == [(1, 3), (2, 1), (3, 1)]
+        assert again.epoch_number == (6 if every == 1 else 5)
+
+
 def test_epochs_that_nothing_has_are_not_lost_silently_at_the_end(tmp_path: Path) -> None:
     probe, store = (FailingStore(LocalStore(tmp_path / name)) for name in ("probe", "kept"))
     for each in (probe, store):

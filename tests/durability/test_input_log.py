@@ -336,7 +336,7 @@ def test_a_disk_that_goes_on_failing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(ec.CheckpointError, match="was not written"):
             feed(engine, range(2, 3))
         for _ in range(2):
-            with pytest.raises(ec.CheckpointError, match=r"input of epoch 2.*make a new engine"):
+            with pytest.raises(ec.CheckpointError, match=r"input of epoch 2.*push again, which finds out"):
                 feed(engine, range(2, 3))
         left = copied(tmp_path / "kept", tmp_path / "left")
     feed(engine, range(2, 4))

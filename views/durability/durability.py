@@ -346,7 +346,7 @@ class Durability:
         if self._closed or not self._is_ours:
             return
         try:
-            is_owed = self._open is not None and bool(self._open.past.waiting) and self._checkpoint.every > 1
+            is_owed = self._open is not None and bool(self._open.past.waiting)
             if self._open is not None and self._last_write.allows_another(is_owed=is_owed):
                 self.flush(metadata)
                 self._open.saver.early.close()

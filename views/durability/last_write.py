@@ -9,10 +9,7 @@ from evercurrent.core.data.errors import CheckpointError
 from ..store.refusals import refusal
 from .input_log import InputLog
 
-FINDS_OUT = (
-    "then push again, which finds out, or make a new engine, which goes on from what is on disk and skips batches with a "
-    "position that was taken"
-)
+FINDS_OUT = "then push again, which finds out (a new engine goes on from what is on disk, and skips batches with a position that was taken)"
 """The remedy if it is unknown what became of a write."""
 
 
@@ -49,7 +46,7 @@ class LastWrite:
         """Return whether the engine can write.
 
         Raises:
-            UnknownError: that is unknown, and epochs that are nowhere on disk are owed.
+            UnknownError: that is unknown, and epochs that are done are owed.
         """
         try:
             self.require_known()

@@ -88,6 +88,8 @@ class LocalStore:
     def put_all(self, items: Sequence[Item]) -> None:
         """See ``Store.put_all``."""
         taken_names: list[str] = []
+        if self._own_journal() is not None:
+            self._require_folder()
         for start in range(0, len(items), AT_ONCE):
             taken_names += self._put_some(items[start : start + AT_ONCE])
         if taken_names:
@@ -108,6 +110,7 @@ class LocalStore:
             self.put_all(items)
             self.put(name, data)
             return
+        self._require_folder()
         files = [
             Unfinished(each, self._path(each), content, journal.spares.take())
             for each, content in (*items, (name, data))
@@ -224,6 +227,17 @@ class LocalStore:
                 self._journal, self._acknowledged = Journal(self.url, acknowledged), acknowledged
                 stack.push(self._end_journal)
             yield
+
+    def _require_folder(self) -> None:
+        """Check that the folder is where it was locked: a new one would stand in the way of the one that was moved.
+
+        Raises:
+            CheckpointError: it is gone.
+        """
+        if not os.path.isdir(self.url):
+            raise CheckpointError(
+                f"{self.url}: the folder was deleted or moved while it was in use; put it back, or choose another one"
+            )
 
     def _path(self, name: str) -> str:
         return f"{self.url}/{checked(name, self.url)}"

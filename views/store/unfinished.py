@@ -44,10 +44,10 @@ class Spares:
             return None
 
     def make(self, count: int) -> None:
-        """Make files until ``count`` are ready."""
+        """Make files until ``count`` are ready, unless the folder is gone."""
         while len(self._ready) < count:
             path = unfinished_in(self._folder)
-            self._ready.append((create(path), path))
+            self._ready.append((_created(path), path))
 
     def close(self) -> None:
         """Remove the files that are left."""
@@ -123,12 +123,16 @@ def create(path: str) -> int:
     Raises:
         FileExistsError: it is there.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
-        return os.open(path, flags, 0o666)
+        return _created(path)
     except FileNotFoundError:
         make_folders(os.path.dirname(path))
-        return os.open(path, flags, 0o666)
+        return _created(path)
+
+
+def _created(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    return os.open(path, flags, 0o666)
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
