@@ -7,7 +7,6 @@ the rows of the touched groups are read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -253,20 +252,14 @@ class _CountedRows:
 
 
 def mean(low: pl.Series, high: pl.Series) -> pl.Series:
-    """Return the mean of two values of each group as polars computes a median: with the same roundings.
+    """Return the mean of two values of each group as polars computes a median: in 64 bits, also of floats of 32, with the same roundings.
 
     >>> mean(pl.Series([1, 2]), pl.Series([2, 2])).to_list()
     [1.5, 2.0]
     """
-    if low.dtype == pl.Float32:
-        return pl.Series(low.name, _mean(low.to_numpy(), high.to_numpy(), np.float32(0.5)))
     one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
-    return pl.Series(low.name, _mean(one, other, np.float64(0.5)))
-
-
-def _mean(low: Any, high: Any, half: np.floating[Any]) -> Any:
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(low == high, low, half * (high - low) + low)
+        return pl.Series(low.name, np.where(one == other, one, 0.5 * (other - one) + one))
 
 
 def running(times: Ints) -> Ints:

@@ -112,6 +112,22 @@ def test_ranks_are_those_of_polars(counts: list[int], nulls: int, quantile: floa
     assert ranks.tolist() == theirs["x"].to_list()
 
 
+@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Int64, pl.UInt64, pl.Int8])
+def test_two_middle_values_have_the_mean_that_polars_computes(dtype: Any) -> None:
+    """Its roundings show in values of all magnitudes, which small numbers and halves of them do not have."""
+    random = np.random.default_rng(8)
+    floats = random.normal(size=8000) * 10.0 ** random.uniform(-30, 30, 8000)
+    whole = random.integers(-(2**7), 2**7, 8000) if dtype == pl.Int8 else random.integers(0, 2**63, 8000)
+    values = pl.Series(floats if pl.Series([], dtype=dtype).dtype.is_float() else whole).cast(dtype)
+    frame = pl.DataFrame({"k": np.arange(8000) // 2, "x": values})
+    engine = ec.Engine()
+    rows = engine.source("rows", dict(frame.schema))
+    view = engine.view("v", rows.group_by("k").agg(pl.col("x").median()))
+    rows.push(frame)
+    expected = frame.group_by("k").agg(pl.col("x").median())
+    assert_frame_equal(view.read(), expected, check_exact=True, check_row_order=False)
+
+
 FLOATS = st.sampled_from([-2.0, -1.0, 0.0, 5e-324, 2.5, float("inf"), float("-inf"), float("nan")])
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), FLOATS, st.sampled_from([1, 1, 2, -1])), max_size=12)
