@@ -135,7 +135,13 @@ class RecomputedState(ReadAggregateState):
 
     def _computed_of_nothing(self) -> pl.Series:
         aggregate, rows = self._aggregate, self._spine.layout.payload.to_frame()
-        return rows.select(aggregate.expr.alias(aggregate.output)).to_series().cast(aggregate.dtype)
+        expr = aggregate.expr.alias(aggregate.output)
+        try:
+            computed = rows.select(expr)
+        except pl.exceptions.PanicException:
+            # polars 2.1 cannot compute some aggregates without rows, as quantiles of dates, but can in a group of nulls.
+            computed = rows.clear(1).insert_column(0, pl.Series(OWNER, [0])).group_by(OWNER).agg(expr)
+        return computed.get_column(aggregate.output).cast(aggregate.dtype)
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:
         frame, owners = _repeated_rows(rows)

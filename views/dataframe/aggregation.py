@@ -16,10 +16,10 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import listed, require_characters
+from evercurrent.core.data.errors import PlanError, first_line
+from evercurrent.core.data.schema import empty_frame, listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Column, Custom
+from evercurrent.core.group.aggregates import Aggregation, Column, Custom, RecomputedAggregate
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
@@ -181,12 +181,35 @@ def aggregation(
     names = [column.name for column, _ in outputs]
     check_output_names(where, names)
     _check_not_keys(where, parts, names)
-    return Aggregation(
+    compiled = Aggregation(
         prepared=tuple(parts.prepared.values()),
         aggregates=tuple(parts.aggregates.values()),
         finished=tuple(column for column, _ in outputs),
         schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
     )
+    if not keys:
+        _check_values_of_nothing(where, schema, compiled)
+    return compiled
+
+
+def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregation) -> None:
+    """Refuse aggregates that polars cannot compute without rows, where the only group exists without any."""
+    for aggregate in compiled.aggregates:
+        if not isinstance(aggregate, RecomputedAggregate):
+            continue
+        inputs = [column.expr for column in compiled.prepared if column.name in aggregate.inputs]
+        try:
+            empty_frame(schema).select(inputs).select(aggregate.expr)
+        except pl.exceptions.PanicException:
+            continue  # Of a type whose value of nothing is null, such as the quantile of dates.
+        except pl.exceptions.PolarsError as error:
+            names = [
+                each.name for each in compiled.finished if aggregate.output in each.expr.meta.root_names()
+            ]
+            raise PlanError(
+                f"{where}: column {listed(names)} has no value without rows ({first_line(error)}), and without keys the group "
+                "is there without rows too; use first() or get(0, null_on_oob=True), or group by a key"
+            ) from None
 
 
 def _compiled_outputs(

@@ -395,7 +395,10 @@ class Groups:
         if self._by or self._named:
             columns = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
         else:
-            columns = ordered.drop(_GROUP).select(expr)
+            try:
+                columns = ordered.drop(_GROUP).select(expr)
+            except pl.exceptions.PanicException:
+                raise UnprovableError("polars cannot compute an aggregate of no values") from None
         return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in plain(columns)]
 
     def top_k(self, k: int, *, by: Any, reverse: Any = False) -> Batch:
