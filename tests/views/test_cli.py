@@ -154,12 +154,12 @@ class TestRun:
         deltas = pl.read_ndjson(tmp_path / "d.jsonl")
         assert deltas.select("word", "n", "_epoch").rows() == [("b", 2, 2), ("a", 1, 3)]
 
-    def test_windows_speak_when_the_input_has_ended(self, words, rows):
+    def test_windows_fire_when_the_input_has_ended(self, words, rows):
         words.write_text(WORDS + DAYS)
         said = done("run", words, "--input", f"words={rows}", "--show", "days", "--batch-rows", "1")
         assert "3 rows" in said
 
-    def test_shows_the_last_declared_view_unless_told(self, words, rows):
+    def test_shows_the_last_declared_view_by_default(self, words, rows):
         assert "totals\nn words" in done("run", words, "--input", f"words={rows}")
 
     def test_refused_rows_are_counted_by_reason(self, words, tmp_path):

@@ -173,7 +173,7 @@ def test_a_task_that_outlives_the_block_pushes_epochs_of_its_own() -> None:
 
 def test_a_subscriber_from_another_thread_misses_nothing_and_repeats_nothing() -> None:
     engine, view = words()
-    heard: list[list[int]] = [[] for _ in range(6)]
+    received: list[list[int]] = [[] for _ in range(6)]
     stop = threading.Event()
 
     def push() -> None:
@@ -183,11 +183,11 @@ def test_a_subscriber_from_another_thread_misses_nothing_and_repeats_nothing() -
     pusher = threading.Thread(target=push, daemon=True)
     pusher.start()
     for number in range(6):
-        kept = heard[number]
+        kept = received[number]
         view.subscribe(lambda delta, kept=kept: kept.append(int(delta["_epoch"][0])), since=0)  # type: ignore[misc]
     stop.set()
     pusher.join(LONG)
-    for epochs in heard:
+    for epochs in received:
         assert epochs == list(range(1, engine.epoch_number + 1))
 
 
@@ -214,7 +214,7 @@ def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
         except ec.InputError as error:
             raised.append(error)
 
-    def hear(_: pl.DataFrame) -> None:
+    def wait_for_push(_: pl.DataFrame) -> None:
         if wait == "join":
             thread = threading.Thread(target=push, daemon=True)
             thread.start()
@@ -222,7 +222,7 @@ def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
         else:
             pool.submit(push).result()
 
-    view.subscribe(hear)
+    view.subscribe(wait_for_push)
     thread = threading.Thread(target=engine.push, args=("words", {"word": ["a"]}), daemon=True)
     thread.start()
     thread.join(LONG)
@@ -234,13 +234,13 @@ def test_a_subscriber_that_waits_for_a_thread_that_pushes_is_no_deadlock(
 
 def test_a_closed_subscription_is_called_no_more_and_its_name_is_free() -> None:
     engine, view = words()
-    heard: list[pl.DataFrame] = []
-    subscription = view.subscribe(heard.append, name="sink")
+    received: list[pl.DataFrame] = []
+    subscription = view.subscribe(received.append, name="sink")
     subscription.close()
     engine.push("words", {"word": ["a"]})
-    assert heard == []
-    view.subscribe(heard.append, name="sink")
-    assert len(heard) == 1
+    assert received == []
+    view.subscribe(received.append, name="sink")
+    assert len(received) == 1
 
 
 # Processes

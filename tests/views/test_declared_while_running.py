@@ -326,7 +326,7 @@ def test_another_declaration_under_a_name_is_refused() -> None:
         engine.source("sales", {**SALES, "more": pl.Int8}, retained=True)
 
 
-def test_functions_that_cannot_be_told_apart_are_refused() -> None:
+def test_functions_that_cannot_be_distinguished_are_refused() -> None:
     engine = started()
 
     def mapped(lock: Any) -> Any:
@@ -345,23 +345,23 @@ def test_functions_that_cannot_be_told_apart_are_refused() -> None:
 
 def test_a_view_is_replaced_in_one_epoch(place: Path | None) -> None:
     engine = started(place)
-    before, heard = engine.views["per_shop"], list[pl.DataFrame]()
-    open_one = before.subscribe(heard.append)
-    named = before.subscribe(heard.append, name="named")
+    before, received = engine.views["per_shop"], list[pl.DataFrame]()
+    open_one = before.subscribe(received.append)
+    named = before.subscribe(received.append, name="named")
     sales = engine.sources["sales"]
     definition = (
         sales.filter(pl.col("price") > 3).group_by("shop").agg(n=pl.len(), total=pl.col("price").sum())
     )
     view = engine.view("per_shop", definition, replace=True)
     change = {("north", 2, 8): -1, ("north", 1, 5): 1, ("west", 1, 1): -1}
-    assert [summed([frame]) for frame in heard] == [change, change]
+    assert [summed([frame]) for frame in received] == [change, change]
     assert summed(view.deltas(2)) == change
     assert summed(view.deltas()) == contents(view).counts == {("north", 1, 5): 1, ("south", 2, 10): 1}
     assert view.subscriptions == (open_one, named)
     with pytest.raises(ec.InputError, match=r"'per_shop' was replaced.*engine.views\['per_shop'\]"):
         before.read()
     engine.push("sales", {"shop": ["west"], "price": [9]})
-    assert len(heard) == 4
+    assert len(received) == 4
     assert engine.readers.delivered() == {"per_shop/named": 4}
     if place is not None:
         assert view.read(epoch=3).height == 2
@@ -372,15 +372,15 @@ def test_a_view_is_replaced_in_one_epoch(place: Path | None) -> None:
 
 def test_subscribers_of_a_view_with_other_columns_are_notified_or_it_is_refused(place: Path | None) -> None:
     engine = started(place)
-    before, told = engine.views["per_shop"], list[Any]()
-    plain = before.subscribe(told.append)
+    before, received = engine.views["per_shop"], list[Any]()
+    plain = before.subscribe(received.append)
     with pytest.raises(ec.PlanError, match=r"other columns, and Subscription\(view 'per_shop'\).*on_schema="):
         engine.view("per_shop", best(engine), replace=True)
     assert before.read().width == 3
     plain.close()
-    engine.views["per_shop"].subscribe(told.append, name="named", on_schema=told.append)
+    engine.views["per_shop"].subscribe(received.append, name="named", on_schema=received.append)
     view = engine.view("per_shop", best(engine), replace=True)
-    change, rows = told
+    change, rows = received
     assert (change.view, change.epoch, list(change.before), list(change.after)) == (
         "per_shop",
         3,
@@ -434,14 +434,14 @@ def test_a_view_is_dropped_and_what_nobody_needs_is_freed(place: Path | None) ->
 
 def test_a_named_subscription_does_not_outlive_its_view(tmp_path: Path) -> None:
     engine = started(tmp_path)
-    heard: list[pl.DataFrame] = []
-    engine.views["per_shop"].subscribe(heard.append, name="me").close()
+    received: list[pl.DataFrame] = []
+    engine.views["per_shop"].subscribe(received.append, name="me").close()
     definition = best(engine)
     engine.drop_view("per_shop")
     view = engine.view("per_shop", definition)
-    view.subscribe(heard.append, name="me")
+    view.subscribe(received.append, name="me")
     engine.push("sales", {"shop": ["east"], "price": [1]})
-    assert [summed([frame]) for frame in heard] == [{("east", 1): 1}]
+    assert [summed([frame]) for frame in received] == [{("east", 1): 1}]
     engine.close()
 
 

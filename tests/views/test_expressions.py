@@ -879,7 +879,7 @@ def test_properties_of_expressions():
 def test_a_function_that_is_called_as_an_additive_aggregate_becomes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """So an aggregate that adds up is told of in one place, the table of the core."""
+    """An additive aggregate is declared in one place only, the table ``KINDS`` of the core."""
     expr = {"parity": pl.col("x").filter(pl.col("z") > 0).bitwise_xor()}
     (whole,) = aggregation("v", ROWS.schema, ("k",), (), expr, None).aggregates
     assert isinstance(whole, RecomputedAggregate)

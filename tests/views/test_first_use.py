@@ -369,59 +369,59 @@ def numbers() -> tuple[ec.Engine, ec.View]:
     return engine, engine.view("v", engine.source("s", {"n": pl.Int64}))
 
 
-def test_all_hear_epochs_in_order_also_where_one_of_them_pushes() -> None:
+def test_all_subscribers_receive_epochs_in_order_also_where_one_of_them_pushes() -> None:
     engine, view = numbers()
-    heard: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     def pushing(delta: pl.DataFrame) -> None:
-        heard.append(("pushing", delta["_epoch"][0]))
+        received.append(("pushing", delta["_epoch"][0]))
         if delta["n"][0] < 3:
             engine.push("s", {"n": [delta["n"][0] + 1]})
 
     view.subscribe(pushing)
-    view.subscribe(lambda delta: heard.append(("other", delta["_epoch"][0])))
+    view.subscribe(lambda delta: received.append(("other", delta["_epoch"][0])))
     engine.push("s", {"n": [1]})
-    assert heard == [(who, epoch) for epoch in (1, 2, 3) for who in ("pushing", "other")]
+    assert received == [(who, epoch) for epoch in (1, 2, 3) for who in ("pushing", "other")]
 
 
-def test_who_subscribes_while_others_are_told_hears_each_epoch_once() -> None:
+def test_a_subscriber_that_comes_during_a_delivery_receives_each_epoch_once() -> None:
     engine, view = numbers()
     other = engine.view("w", view.filter(pl.col("n") > 0))
-    heard: list[int] = []
+    received: list[int] = []
 
     def subscribe_once(delta: pl.DataFrame) -> None:
         if delta["_epoch"][0] == 1:
-            other.subscribe(lambda late: heard.append(late["_epoch"][0]), since=0)
+            other.subscribe(lambda late: received.append(late["_epoch"][0]), since=0)
 
     view.subscribe(subscribe_once)
     for n in (1, 2):
         engine.push("s", {"n": [n]})
-    assert heard == [1, 2]
+    assert received == [1, 2]
 
 
 def test_who_pushes_while_it_catches_up_misses_nothing() -> None:
     engine, view = numbers()
     engine.push("s", {"n": [1]})
-    heard: list[int] = []
+    received: list[int] = []
 
     def pushing(delta: pl.DataFrame) -> None:
-        heard.append(delta["n"][0])
+        received.append(delta["n"][0])
         if delta["n"][0] < 3:
             engine.push("s", {"n": [delta["n"][0] + 1]})
 
     view.subscribe(pushing, since=0)
     engine.push("s", {"n": [7]})
-    assert heard == [1, 2, 3, 7]
+    assert received == [1, 2, 3, 7]
 
 
-def test_who_is_closed_by_another_hears_no_more() -> None:
+def test_a_subscription_closed_by_another_receives_no_more() -> None:
     engine, view = numbers()
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     later: list[Any] = []
     view.subscribe(lambda delta: later[0].close())
-    later.append(view.subscribe(heard.append))
+    later.append(view.subscribe(received.append))
     engine.push("s", {"n": [1]})
-    assert heard == []
+    assert received == []
 
 
 # What is shown

@@ -185,7 +185,9 @@ def test_a_view_that_was_replaced_has_no_earlier_changes_to_keep() -> None:
     ]
 
 
-def test_rows_that_were_recorded_before_a_restart_are_told_from_those_that_never_were(tmp_path: Path) -> None:
+def test_rows_that_were_recorded_before_a_restart_are_distinguished_from_those_that_never_were(
+    tmp_path: Path,
+) -> None:
     redeclared(checkpoint=tmp_path)[0].close()
     with ec.Engine(record=True, checkpoint=tmp_path) as engine:
         hits = engine.source("hits", {"ip": pl.String}, retained=True)

@@ -31,9 +31,9 @@ class Followed:
         rows = self.engine.source("rows", {"k": pl.Int64})
         self.counts = self.engine.view("counts", rows.group_by("k").agg(n=pl.len()))
         self.histogram = self.engine.view("histogram", self.counts.group_by("n").agg(m=pl.len()))
-        self.heard: list[list[pl.DataFrame]] = [[], [], []]
-        for heard, name in zip(self.heard, (None, None, "sink"), strict=True):
-            self.counts.subscribe(heard.append, name=name)
+        self.received: list[list[pl.DataFrame]] = [[], [], []]
+        for received, name in zip(self.received, (None, None, "sink"), strict=True):
+            self.counts.subscribe(received.append, name=name)
         self.engine.push("rows", {"k": [1, 2]})
 
     def push(self) -> None:
@@ -50,7 +50,7 @@ class Followed:
         assert answer == [self.engine.epoch_number], "another thread cannot push"
         now = Counter(self.counts.read().rows())
         assert sum(k * n for k, n in self.histogram.read().rows()) == self.counts.read()["n"].sum()
-        for frames in (list(self.counts.deltas()), *self.heard):
+        for frames in (list(self.counts.deltas()), *self.received):
             epochs = [frame[EPOCH][0] for frame in frames]
             assert epochs == sorted(set(epochs))
             found: Counter[tuple[Any, ...]] = Counter()
@@ -61,16 +61,16 @@ class Followed:
 
 
 def ours(frame: FrameType) -> bool:
-    """Whether a frame is of the engine.
+    """Return whether a frame runs code of the engine that a signal must not leave half done.
 
-    Not so where interrupts are let through, and where a callback is called: it was, if it is interrupted at its first step.
+    The code that lets interrupts through is excepted, and so is the call of a subscriber: a callback that was interrupted at
+    its first line counts as called.
     """
     code = frame.f_code
-    is_callback = code.co_name in ("hear", "catch_up")
     return (
         code.co_filename.startswith(ROOT)
         and not code.co_filename.endswith("interrupts.py")
-        and not is_callback
+        and code.co_name != "catch_up"
     )
 
 

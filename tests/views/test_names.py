@@ -68,10 +68,10 @@ def test_any_other_text_is_a_name(name: str, tmp_path: Path) -> None:
     for _ in range(2):
         with ec.Engine(checkpoint=tmp_path / "checkpoint") as engine:
             view = engine.view(name, engine.source(name, {name: pl.Int64}))
-            heard: list[pl.DataFrame] = []
-            view.subscribe(heard.append, name=name)
+            received: list[pl.DataFrame] = []
+            view.subscribe(received.append, name=name)
             engine.push(name, {name: [1]})
-            assert len(heard) == 1
+            assert len(received) == 1
             assert len(list(view.deltas())) == view.epoch
     written = write_contents(tmp_path / "output", name[:100], view.read())
     assert written.parent == tmp_path / "output"

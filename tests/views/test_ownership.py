@@ -58,12 +58,12 @@ def test_what_is_handed_out_is_the_callers_own(handed: Callable[[ec.View], pl.Da
 
 def test_subscribers_do_not_see_what_others_do_to_a_delta() -> None:
     engine, view, _ = declared()
-    heard: list[list[Any]] = []
+    received: list[list[Any]] = []
     view.subscribe(spoiled)
-    view.subscribe(lambda delta: heard.append(delta.rows()))
+    view.subscribe(lambda delta: received.append(delta.rows()))
     view.subscribe(spoiled, name="named")
     engine.push("rows", {"k": [1], "s": ["a"]})
-    assert heard == [[(1, "a", 1, 1)]] == [delta.rows() for delta in view.deltas()]
+    assert received == [[(1, "a", 1, 1)]] == [delta.rows() for delta in view.deltas()]
 
 
 def test_the_ledger_is_the_callers_own() -> None:

@@ -75,7 +75,7 @@ def test_readers_wait(method: str, is_replaced: bool) -> None:
     assert read_meanwhile(begun(is_replaced), Gate(fails=False), read) == expected
 
 
-def test_who_has_waited_for_a_declaration_that_fails_is_told() -> None:
+def test_a_read_that_waits_for_a_declaration_that_fails_raises() -> None:
     engine = begun(is_replaced=True)
     with pytest.raises(ec.InputError, match="could not be declared in that way"):
         read_meanwhile(engine, Gate(fails=True), ec.View.read)

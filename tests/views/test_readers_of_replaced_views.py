@@ -67,7 +67,7 @@ def test_who_follows_goes_on_with_the_view_that_replaces_it() -> None:
     assert rows == [("a", 1, 1, 1), ("b", 2, 1, 1), ("a", 1, 2, -1), ("c", 5, 3, 1)]
 
 
-def test_who_follows_is_told_of_other_columns_between_the_deltas_of_both() -> None:
+def test_a_follower_receives_the_change_of_columns_between_the_deltas_of_both() -> None:
     engine = started()
     seen: list[Any] = []
 
@@ -135,7 +135,7 @@ def test_a_view_is_not_replaced_in_its_own_named_callback_for_the_right_reason()
 
 
 @pytest.mark.parametrize("names", [("v/a", "b", "v", "a/b"), ("v", "a/b", "v/a", "b")])
-def test_names_with_slashes_are_told_apart(names: tuple[str, str, str, str], tmp_path: Path) -> None:
+def test_names_with_slashes_are_distinguished(names: tuple[str, str, str, str], tmp_path: Path) -> None:
     first, its_name, second, its_other = names
 
     def opened() -> ec.Engine:
@@ -254,7 +254,7 @@ def test_a_change_of_columns_without_rows_is_not_lost_when_the_engine_is_opened_
     assert [delta.rows() for delta in seen[2:]] == [[("a", 2, 3, 1)]]
 
 
-def test_who_follows_is_told_of_other_columns_at_once_though_the_view_has_no_rows() -> None:
+def test_a_follower_receives_the_change_of_columns_at_once_though_the_view_has_no_rows() -> None:
     engine = started()
     seen: list[Any] = []
 

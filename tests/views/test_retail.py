@@ -136,7 +136,7 @@ def tiers_of(engine: Engine) -> list[tuple[str, str, int, float]]:
 
 
 @pytest.fixture
-def heard() -> Iterator[tuple[Engine, list[pl.DataFrame]]]:
+def engine_and_deltas() -> Iterator[tuple[Engine, list[pl.DataFrame]]]:
     engine = retail.engine()
     deltas: list[pl.DataFrame] = []
     subscription = engine.views["customers"].subscribe(deltas.append)
@@ -144,8 +144,8 @@ def heard() -> Iterator[tuple[Engine, list[pl.DataFrame]]]:
     subscription.close()
 
 
-def test_a_cancellation_moves_a_customer_through_all_views(heard):
-    engine, deltas = heard
+def test_a_cancellation_moves_a_customer_through_all_views(engine_and_deltas):
+    engine, deltas = engine_and_deltas
     engine.push("orders", line("1", 100, 50.0))
     assert tiers_of(engine) == [("Norway", "gold", 1, 5000.0)]
     engine.push("orders", line("C1", -90, 50.0))
@@ -158,8 +158,8 @@ def test_a_cancellation_moves_a_customer_through_all_views(heard):
     ]
 
 
-def test_a_correction_moves_a_customer_back(heard):
-    engine, deltas = heard
+def test_a_correction_moves_a_customer_back(engine_and_deltas):
+    engine, deltas = engine_and_deltas
     engine.push("orders", line("1", 100, 20.0))
     engine.push("orders", pl.concat([line("1", 100, 20.0, -1), line("1", 10, 20.0)]))
     assert tiers_of(engine) == [("Norway", "bronze", 1, 200.0)]

@@ -83,31 +83,31 @@ def test_an_epoch_that_is_still_to_come_has_no_deltas_yet() -> None:
     assert list(view.deltas(since=1)) == []
 
 
-def test_a_callback_is_told_every_change_after_it_subscribed_until_it_closes() -> None:
+def test_a_callback_receives_every_change_after_it_subscribed_until_it_closes() -> None:
     engine, view = started()
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     push(engine, plus((1, 1)))
-    subscription = view.subscribe(heard.append)
-    assert heard == []
+    subscription = view.subscribe(received.append)
+    assert received == []
     push(engine, plus((1, 2)))
     push(engine, [])
     push(engine, plus((2, 2)))
     subscription.close()
     push(engine, plus((3, 3)))
-    assert [frame["_epoch"][0] for frame in heard] == [2, 4]
-    assert summed(heard) == {(1, 1): -1, (1, 3): 1, (2, 2): 1}
+    assert [frame["_epoch"][0] for frame in received] == [2, 4]
+    assert summed(received) == {(1, 1): -1, (1, 3): 1, (2, 2): 1}
 
 
-def test_a_callback_that_subscribes_since_an_epoch_is_told_what_it_missed() -> None:
+def test_a_callback_that_subscribes_since_an_epoch_receives_what_it_missed() -> None:
     engine, view = started()
     for entries in HISTORY[:2]:
         push(engine, entries)
-    heard: list[pl.DataFrame] = []
-    view.subscribe(heard.append, since=0)
+    received: list[pl.DataFrame] = []
+    view.subscribe(received.append, since=0)
     for entries in HISTORY[2:]:
         push(engine, entries)
-    assert summed(heard) == summed(view.deltas())
-    assert [frame["_epoch"][0] for frame in heard] == [1, 2, 4]
+    assert summed(received) == summed(view.deltas())
+    assert [frame["_epoch"][0] for frame in received] == [1, 2, 4]
 
 
 def test_a_callback_sees_all_views_at_its_epoch() -> None:
@@ -123,30 +123,30 @@ def test_a_callback_sees_all_views_at_its_epoch() -> None:
     assert seen == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
 
-def test_a_callback_that_raises_undoes_nothing_and_the_others_are_still_told() -> None:
+def test_a_callback_that_raises_undoes_nothing_and_the_others_are_still_called() -> None:
     engine, view = started()
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
 
     def broken(frame: pl.DataFrame) -> None:
         raise RuntimeError("no reader")
 
     view.subscribe(broken)
-    view.subscribe(heard.append)
+    view.subscribe(received.append)
     with pytest.raises(Exception, match="no reader"):
         push(engine, plus((1, 1)))
     assert engine.epoch_number == 1
     assert contents(view).counts == {(1, 1): 1}
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 def test_a_subscription_closed_twice_is_closed() -> None:
     engine, view = started()
-    heard: list[pl.DataFrame] = []
-    subscription = view.subscribe(heard.append)
+    received: list[pl.DataFrame] = []
+    subscription = view.subscribe(received.append)
     subscription.close()
     subscription.close()
     push(engine, plus((1, 1)))
-    assert heard == []
+    assert received == []
 
 
 def test_changes_are_inserts_deletes_and_updates_with_their_preimages() -> None:

@@ -242,9 +242,9 @@ def test_words_of_panes_need_pane_information() -> None:
 
 def test_cells_are_compared_as_python_compares_them() -> None:
     schema = pl.Schema({"x": pl.Float64, "day": pl.Date, "list": pl.List(pl.Float64)})
-    spoken = RowWords("view 'v'", schema, Times())
+    row_words = RowWords("view 'v'", schema, Times())
     day = datetime(2024, 5, 1).date()
-    (row,) = spoken.read(pl.DataFrame([(float("nan"), day, [1.0, float("nan")])], schema, orient="row"))
+    (row,) = row_words.read(pl.DataFrame([(float("nan"), day, [1.0, float("nan")])], schema, orient="row"))
     for fits in (
         {"x": float("nan")},
         {"day": "2024-05-01"},
@@ -253,9 +253,9 @@ def test_cells_are_compared_as_python_compares_them() -> None:
         {"list": [pytest.approx(1.0000001, rel=1e-3), float("nan")]},
         {},
     ):
-        assert spoken.expectation(fits).fits(row), fits
+        assert row_words.expectation(fits).fits(row), fits
     for differs in ({"x": 1.0}, {"x": None}, {"day": "2024-05-02"}, {"list": [1.0]}, {"_diff": -1}):
-        assert not spoken.expectation(differs).fits(row), differs
+        assert not row_words.expectation(differs).fits(row), differs
 
 
 # Transcripts
@@ -610,8 +610,8 @@ def everything() -> ec.Engine:
     engine.view(
         "visits", hits.window(ec.sessions("10m")).group_by("ip").agg(n=pl.len(), bytes=pl.col("bytes").sum())
     )
-    spoken = edits.window(ec.sliding("10m", every="5m")).trigger(early=ec.every("1m"), late=ec.each_row())
-    engine.view("edits", spoken.with_pane_info().group_by("k").agg(x=pl.col("x").max()))
+    triggered = edits.window(ec.sliding("10m", every="5m")).trigger(early=ec.every("1m"), late=ec.each_row())
+    engine.view("edits", triggered.with_pane_info().group_by("k").agg(x=pl.col("x").max()))
     engine.view("named", hits.join(users, on="ip").group_by("name").agg(n=pl.len()))
     engine.view("arrivals", seen.window(ec.fixed("1m")).group_by().agg(n=pl.col("n").sum()))
     return engine
@@ -704,7 +704,7 @@ def test_values_of_every_type_are_rows(dtype: Any) -> None:
     assert seen == {dtype if isinstance(dtype, pl.DataType) else dtype()}
 
 
-def test_panes_that_depend_on_when_they_are_spoken_are_found() -> None:
+def test_panes_that_depend_on_when_they_are_emitted_are_found() -> None:
     def make() -> ec.Engine:
         return shop("accumulating")
 
@@ -743,10 +743,10 @@ def test_a_definition_that_depends_on_more_than_its_input_is_found() -> None:
         testing.assert_replay_is_equal(make, history)
 
 
-class Said:
-    """A view that says what it is told to."""
+class GivenView:
+    """A view with the deltas and the contents that a test gives it."""
 
-    name = "said"
+    name = "given"
 
     def __init__(self, deltas: list[tuple[str, int]], held: list[str]) -> None:
         self._frames = [
@@ -763,12 +763,12 @@ class Said:
 
 def test_deltas_that_do_not_add_up_are_found() -> None:
     check: Any = testing.assert_retractions_sum
-    check(Said([("a", 1), ("a", -1), ("b", 2)], ["b", "b"]))
+    check(GivenView([("a", 1), ("a", -1), ("b", 2)], ["b", "b"]))
     with pytest.raises(AssertionError, match=r"epoch 1 retracts \('b',\)"):
-        check(Said([("a", 1), ("b", -1)], ["a"]))
-    check(Said([("a", 1), ("b", -1)], ["a"]), signed=True)
+        check(GivenView([("a", 1), ("b", -1)], ["a"]))
+    check(GivenView([("a", 1), ("b", -1)], ["a"]), signed=True)
     with pytest.raises(AssertionError, match="less than it holds"):
-        check(Said([("a", 1)], ["a", "b"]))
+        check(GivenView([("a", 1)], ["a", "b"]))
 
 
 def test_histories_without_hypothesis_are_an_error_that_says_what_to_install(

@@ -126,8 +126,8 @@ class TestRectangles:
 
 
 class TestPanes:
-    def named(self, spoken: Sequence[PaneCells], limit: int = 100) -> dict[str | None, Pane]:
-        return {pane.label: pane for pane in panes_of(recorded(spoken), limit).drawn}
+    def named(self, emitted: Sequence[PaneCells], limit: int = 100) -> dict[str | None, Pane]:
+        return {pane.label: pane for pane in panes_of(recorded(emitted), limit).drawn}
 
     def test_a_value_is_gone_when_it_is_taken_back(self):
         found = {(pane.label, pane.timing): pane for pane in panes_of(recorded(), 100).drawn}
@@ -138,14 +138,14 @@ class TestPanes:
 
     def test_a_value_said_twice_is_taken_back_in_order(self):
         window = ("12:00:00", "12:02:00")
-        spoken: list[PaneCells] = [
+        emitted: list[PaneCells] = [
             (*window, "5", 1, "12:06:00", None),
             (*window, "5", -1, "12:06:10", None),
             (*window, "6", 1, "12:06:10", None),
             (*window, "6", -1, "12:06:20", None),
             (*window, "5", 1, "12:06:20", None),
         ]
-        gone = [(pane.label, pane.gone_at) for pane in panes_of(recorded(spoken), 100).drawn]
+        gone = [(pane.label, pane.gone_at) for pane in panes_of(recorded(emitted), 100).drawn]
         assert gone == [("5", micros("12:06:10")), ("6", micros("12:06:20")), ("5", None)]
 
     def test_merged_sessions_are_taken_back_by_the_session_that_holds_them(self):
@@ -172,10 +172,10 @@ class TestPanes:
         assert pane.since == pane.fired == micros("12:06:00")  # the 9 came later
 
     def test_thinned_out_panes_keep_their_extent(self):
-        spoken: list[PaneCells] = [
+        emitted: list[PaneCells] = [
             (None, None, str(number), 1, f"12:06:{number:02d}", None) for number in range(50)
         ]
-        found = panes_of(recorded(spoken), 11)
+        found = panes_of(recorded(emitted), 11)
         assert found.total == 50
         assert [pane.label for pane in found.drawn][:2] == ["0", "5"]
         assert found.drawn[-1].label == "49"
@@ -317,12 +317,12 @@ class TestDrawing:
     def test_what_users_write_is_text(self):
         rows = rows_of([("<b>&\"'", "12:01:00", "12:06:00")])
         frame = panes_frame([("12:00:00", "12:02:00", "<i>", 1, "12:06:00", "EARLY")])
-        told = Timeline(Recording(rows, marks_of(CURVE), frame), title="a < b & c", subtitle="</svg>")
-        root = ET.fromstring(told.svg())
+        timeline = Timeline(Recording(rows, marks_of(CURVE), frame), title="a < b & c", subtitle="</svg>")
+        root = ET.fromstring(timeline.svg())
         assert "a < b & c" in [
             "".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")
         ]
-        assert "<title>a &lt; b &amp; c</title>" in told.html()
+        assert "<title>a &lt; b &amp; c</title>" in timeline.html()
 
     def test_what_cannot_stand_in_xml_is_replaced(self):
         drawn = Drawn(
@@ -349,10 +349,10 @@ class TestDrawing:
         assert len(drawn.hinted("g", "9\nevent time")) == 2
 
     def test_says_what_is_left_out(self):
-        spoken: list[PaneCells] = [
+        emitted: list[PaneCells] = [
             ("12:00:00", "12:00:02", str(n), 1, f"12:06:{n:02d}", "EARLY") for n in range(60)
         ]
-        drawn = Drawn(recorded(spoken, unrecorded_rows=90), panes=50, rows=5)
+        drawn = Drawn(recorded(emitted, unrecorded_rows=90), panes=50, rows=5)
         assert "Left out: 95 of 100 rows and 10 of 60 panes." in drawn.texts
         assert any(re.match(r"There is no room for the values of \d+ panes", text) for text in drawn.texts)
 
@@ -399,16 +399,16 @@ class TestDrawing:
 class TestTimeline:
     def test_is_written_as_its_suffix_says(self, tmp_path, monkeypatch):
         monkeypatch.setattr(timeline_module, "converter", lambda: None)
-        told = Timeline(recorded(), title="totals")
-        assert told.save(tmp_path / "a.svg").read_text("utf-8") == told.svg() + "\n"
-        assert told.save(str(tmp_path / "a.HTML")).read_text("utf-8") == told.html()
+        timeline = Timeline(recorded(), title="totals")
+        assert timeline.save(tmp_path / "a.svg").read_text("utf-8") == timeline.svg() + "\n"
+        assert timeline.save(str(tmp_path / "a.HTML")).read_text("utf-8") == timeline.html()
         with pytest.raises(PlanError, match=r"a\.png: the suffix has to be one of \.svg, \.html"):
-            told.save(tmp_path / "a.png")
+            timeline.save(tmp_path / "a.png")
         assert not (tmp_path / "a.png").exists()
         with pytest.raises(PlanError, match=r"png\(\).*install cairosvg .*rsvg-convert"):
-            told.png()
+            timeline.png()
         with pytest.raises(PlanError, match=r"a\.gif: the suffix has to be one of \.svg, \.html, \.png"):
-            told.save(tmp_path / "a.gif")
+            timeline.save(tmp_path / "a.gif")
 
     def test_is_a_picture_where_a_converter_is_installed(self, tmp_path, monkeypatch):
         command = tmp_path / "rsvg-convert"
@@ -416,15 +416,15 @@ class TestTimeline:
         command.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         monkeypatch.setattr(png, "find_spec", lambda name: None)
-        told = Timeline(recorded(), title="totals")
-        made = told.save(tmp_path / "a.png").read_bytes()
+        timeline = Timeline(recorded(), title="totals")
+        made = timeline.save(tmp_path / "a.png").read_bytes()
         assert made.startswith(b"\x89PNG --format=png --zoom=2\n")
-        assert made.endswith(told.svg().encode())
+        assert made.endswith(timeline.svg().encode())
         command.write_text("#!/bin/sh\ncat > /dev/null\necho broken fonts >&2\nexit 3\n")
         with pytest.raises(
             ec.EvercurrentError, match="rsvg-convert could not convert the drawing: broken fonts"
         ):
-            told.png()
+            timeline.png()
 
     def test_is_a_picture_by_a_library_too(self, monkeypatch):
         library = types.ModuleType("cairosvg")
@@ -438,9 +438,9 @@ class TestTimeline:
     )
     def test_is_a_picture_of_its_size_by_what_is_installed(self, tmp_path):
         """Not a stand-in: the size in the picture's header is that of the drawing, and it has its colours."""
-        told = Timeline(recorded(), title="totals")
-        picture = told.save(tmp_path / "a.png").read_bytes()
-        root = ET.fromstring(told.svg())
+        timeline = Timeline(recorded(), title="totals")
+        picture = timeline.save(tmp_path / "a.png").read_bytes()
+        root = ET.fromstring(timeline.svg())
         assert picture.startswith(b"\x89PNG\r\n\x1a\n")
         size = struct.unpack(">II", picture[16:24])
         assert size == tuple(png.SCALE * int(root.get(name)) for name in ("width", "height"))
@@ -455,9 +455,9 @@ class TestTimeline:
         assert max(plates) < watermark
 
     def test_shows_itself_in_notebooks(self):
-        told = Timeline(recorded(), title="totals")
-        assert told._repr_html_() == told.svg()
-        assert repr(told) == "Timeline('totals': 10 rows, 8 entries of panes; save it as .svg or .html)"
+        timeline = Timeline(recorded(), title="totals")
+        assert timeline._repr_html_() == timeline.svg()
+        assert repr(timeline) == "Timeline('totals': 10 rows, 8 entries of panes; save it as .svg or .html)"
 
 
 class TestRecording:

@@ -163,9 +163,9 @@ class TestGathering:
 
     def test_is_drawn(self):
         sources = {"scores": SourceRows(SOURCE, "at", "value")}
-        told = timeline_of("totals", DELTAS, sources, EPOCHS, LOG, Choice("total", ("team",), ("a",)))
-        assert told.title == "totals"
-        assert f"{MINUS}5" in Drawn(told.recording).texts
+        timeline = timeline_of("totals", DELTAS, sources, EPOCHS, LOG, Choice("total", ("team",), ("a",)))
+        assert timeline.title == "totals"
+        assert f"{MINUS}5" in Drawn(timeline.recording).texts
 
 
 SCORES = {"team": pl.String, "value": pl.Int64, "at": US}
@@ -202,9 +202,9 @@ class TestViews:
     def test_a_run_is_drawn(self):
         engine, view = engine_with()
         play(engine)
-        told = view.timeline()
-        assert told.title == "totals"
-        rows, panes = told.recording.rows, told.recording.panes
+        timeline = view.timeline()
+        assert timeline.title == "totals"
+        rows, panes = timeline.recording.rows, timeline.recording.panes
         assert rows.select("label", "standing", "key").rows() == [
             ("5", None, "a"),
             ("9", "late", "a"),
@@ -217,14 +217,14 @@ class TestViews:
             ("14", 1, "LATE", at("12:06:19")),
             ("4", 1, "ON_TIME", at("12:07:00")),
         ]
-        assert f"{MINUS}5" in Drawn(told.recording).texts
+        assert f"{MINUS}5" in Drawn(timeline.recording).texts
 
     def test_timing_is_what_panes_say_of_themselves(self):
         engine, view = engine_with(lambda windowed: summed(windowed.with_pane_info()))
         play(engine)
-        spoken = view.timeline("total").recording.panes.select("label", "diff", "timing").rows()
-        assert ("5", -1, "ON_TIME") in spoken
-        assert ("14", 1, "LATE") in spoken
+        emitted = view.timeline("total").recording.panes.select("label", "diff", "timing").rows()
+        assert ("5", -1, "ON_TIME") in emitted
+        assert ("14", 1, "LATE") in emitted
 
     @pytest.mark.parametrize("key", ["b", ("b",), ["b"], {"team": "b"}])
     def test_one_key(self, key):
@@ -302,24 +302,26 @@ class TestViews:
     def test_only_what_is_retained_is_drawn(self):
         engine, view = engine_with(retain=ec.Retain(epochs=2))
         play(engine)
-        told = view.timeline()
-        assert told.recording.rows["label"].to_list() == ["1"]
+        timeline = view.timeline()
+        assert timeline.recording.rows["label"].to_list() == ["1"]
         assert any(
-            text.startswith("Epochs before 5 are no longer kept") for text in Drawn(told.recording).texts
+            text.startswith("Epochs before 5 are no longer kept") for text in Drawn(timeline.recording).texts
         )
 
     def test_looks_as_asked(self):
         engine, view = engine_with()
         play(engine)
-        told = view.timeline(
+        timeline = view.timeline(
             title="Sums", subtitle="of two minutes", width=500, height=200, legend=False, key="a"
         )
         texts = [
-            "".join(each.itertext()) for each in ET.fromstring(told.svg()).iter() if each.tag.endswith("text")
+            "".join(each.itertext())
+            for each in ET.fromstring(timeline.svg()).iter()
+            if each.tag.endswith("text")
         ]
         assert texts[:2] == ["Sums", "of two minutes"]
         assert "watermark" not in texts
-        assert 'width="500"' in told.svg()
+        assert 'width="500"' in timeline.svg()
 
 
 APP = """

@@ -82,7 +82,7 @@ def plain_views(hits: pl.DataFrame) -> dict[str, list[tuple]]:
 
 
 def check(engine: Engine, hits: pl.DataFrame) -> None:
-    """Every view is what both batch computations say, and no request was refused."""
+    """Check that every view equals both batch computations, and that no request was refused."""
     in_polars, in_python = polars_views(hits), plain_views(hits)
     for name, keys in KEYS.items():
         found = engine.views[name].read().sort(keys)
@@ -93,7 +93,7 @@ def check(engine: Engine, hits: pl.DataFrame) -> None:
 
 
 def run(hits: pl.DataFrame, batch_rows: int, seed: int = 1) -> Engine:
-    """All requests as they arrive, then the end."""
+    """Push all requests in the order of their arrival, then advance the watermark to the end of time."""
     engine = visits.engine()
     for source, frame, at in visits.arrivals([("hits", hits)], batch_rows, seed=seed):
         engine.push(source, frame, at=at)
@@ -163,8 +163,8 @@ def hit(minute: float, ip: str = "192.0.2.1", size: int = 10) -> pl.DataFrame:
     )
 
 
-class Heard:
-    """An engine, pushed one request at a time, and what the application says about each."""
+class RunningVisits:
+    """The application's engine, pushed one request at a time, and the remarks that the application makes on each."""
 
     def __init__(self) -> None:
         self.engine = visits.engine()
@@ -182,60 +182,60 @@ class Heard:
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
-    return Heard()
+def running() -> Iterator[RunningVisits]:
+    return RunningVisits()
 
 
 class TestOneRequestAtATime:
-    def test_visits_are_spoken_of_at_the_next_full_minute(self, heard):
-        heard.push(0, at=0.5)
-        assert heard.rows("visits") == []
-        heard.push(1, at=0.9)
-        assert heard.rows("visits") == []
-        heard.push(1.5, at=1.0)
-        assert [row[3] for row in heard.rows("visits")] == [3]
-        assert heard.rows("hourly") == [(NOON, 1)]
-        assert heard.rows("depth") == [(3, 1, 30.0)]
+    def test_visits_are_emitted_at_the_next_full_minute(self, running):
+        running.push(0, at=0.5)
+        assert running.rows("visits") == []
+        running.push(1, at=0.9)
+        assert running.rows("visits") == []
+        running.push(1.5, at=1.0)
+        assert [row[3] for row in running.rows("visits")] == [3]
+        assert running.rows("hourly") == [(NOON, 1)]
+        assert running.rows("depth") == [(3, 1, 30.0)]
 
-    def test_a_late_request_joins_two_visits_in_every_view(self, heard):
+    def test_a_late_request_joins_two_visits_in_every_view(self, running):
         for minute in (0, 1, 2, 40, 41, 42):
-            heard.push(minute, at=minute)
-        heard.push(120, at=120, ip="192.0.2.9")
-        assert heard.rows("hourly") == [(NOON, 2)]
-        assert heard.rows("depth")[-1] == (3, 2, 30.0)
-        assert heard.push(20, at=121) == ["2 visits of 192.0.2.1 are one, from 01 May 12:00, of 7 pages"]
-        assert [row[3] for row in heard.rows("visits") if row[0] == "192.0.2.1"] == [7]
-        assert heard.rows("hourly") == [(NOON, 1)]
-        assert heard.rows("depth")[-1] == (7, 1, 70.0)
+            running.push(minute, at=minute)
+        running.push(120, at=120, ip="192.0.2.9")
+        assert running.rows("hourly") == [(NOON, 2)]
+        assert running.rows("depth")[-1] == (3, 2, 30.0)
+        assert running.push(20, at=121) == ["2 visits of 192.0.2.1 are one, from 01 May 12:00, of 7 pages"]
+        assert [row[3] for row in running.rows("visits") if row[0] == "192.0.2.1"] == [7]
+        assert running.rows("hourly") == [(NOON, 1)]
+        assert running.rows("depth")[-1] == (7, 1, 70.0)
 
-    def test_a_late_request_corrects_what_was_complete(self, heard):
-        heard.push(0, at=0)
-        heard.push(60, at=60, ip="192.0.2.9")
-        heard.deltas.clear()
+    def test_a_late_request_corrects_what_was_complete(self, running):
+        running.push(0, at=0)
+        running.push(60, at=60, ip="192.0.2.9")
+        running.deltas.clear()
         batch = pl.concat([hit(62, ip="192.0.2.9"), hit(-5)])
-        heard.engine.push("hits", batch, at=NOON + timedelta(minutes=63))
-        assert visits.remarks(heard.deltas) == [
+        running.engine.push("hits", batch, at=NOON + timedelta(minutes=63))
+        assert visits.remarks(running.deltas) == [
             "late: the visit of 192.0.2.1 from 01 May 11:55 has 2 pages, not 1"
         ]
 
-    def test_exactly_the_gap_later_is_another_visit(self, heard):
+    def test_exactly_the_gap_later_is_another_visit(self, running):
         for minute in (0, 30, 59.999, 200):
-            heard.push(minute, at=minute)
-        found = [row[3] for row in heard.rows("visits")]
+            running.push(minute, at=minute)
+        found = [row[3] for row in running.rows("visits")]
         assert found[:2] == [1, 2]
 
-    def test_a_request_of_the_day_before_is_in_the_ledger(self, heard):
-        heard.push(0, at=0)
-        heard.push(25 * 60, at=25 * 60)
-        heard.push(1, at=25 * 60 + 1)
-        assert heard.engine.ledger().height == 1
-        assert heard.engine.ledger("hits")["at"].to_list() == [NOON + timedelta(minutes=1)]
-        assert [row[3] for row in heard.rows("visits")][:1] == [1]
+    def test_a_request_of_the_day_before_is_in_the_ledger(self, running):
+        running.push(0, at=0)
+        running.push(25 * 60, at=25 * 60)
+        running.push(1, at=25 * 60 + 1)
+        assert running.engine.ledger().height == 1
+        assert running.engine.ledger("hits")["at"].to_list() == [NOON + timedelta(minutes=1)]
+        assert [row[3] for row in running.rows("visits")][:1] == [1]
 
-    def test_nothing_to_say(self, heard):
+    def test_requests_that_complete_no_visit_give_no_remarks(self, running):
         assert visits.remarks({}) == []
-        assert heard.push(0, at=0) == []
-        assert heard.push(1, at=2) == []
+        assert running.push(0, at=0) == []
+        assert running.push(1, at=2) == []
 
 
 class TestArrival:

@@ -174,11 +174,11 @@ def test_a147_readers_and_modes(
     """A147: the mode has to match the sink; a mismatch is named where it is declared."""
     view = engine.view("sums", total(rows.window(ec.fixed("1m")).accumulate(mode)))  # type: ignore[arg-type]
     if fits:
-        heard: list[pl.DataFrame] = []
-        view.subscribe(heard.append, reader=reader)  # type: ignore[arg-type]
+        emitted: list[pl.DataFrame] = []
+        view.subscribe(emitted.append, reader=reader)  # type: ignore[arg-type]
         engine.push("rows", [("a", 1, NOON)])
         engine.advance("rows", NOON + timedelta(minutes=2))
-        assert [frame["v"].to_list() for frame in heard] == [[1]]
+        assert [frame["v"].to_list() for frame in emitted] == [[1]]
         return
     with pytest.raises(ec.PlanError, match=f"{mode} panes: .*declare the view with .accumulate"):
         view.subscribe(print, reader=reader)  # type: ignore[arg-type]
@@ -186,13 +186,13 @@ def test_a147_readers_and_modes(
 
 def test_a_log_of_accumulating_panes_that_say_which_they_are(engine: ec.Engine, rows: ec.Source) -> None:
     panes = rows.window(ec.fixed("1m")).accumulate("accumulating").with_pane_info()
-    heard: list[pl.DataFrame] = []
-    engine.view("sums", total(panes)).subscribe(heard.append, reader="log")
+    emitted: list[pl.DataFrame] = []
+    engine.view("sums", total(panes)).subscribe(emitted.append, reader="log")
     with pytest.raises(ec.PlanError, match="unknown reader='file'"):
         engine.views["sums"].subscribe(print, reader="file")  # type: ignore[arg-type]
     engine.push("rows", [("a", 1, NOON)])
     engine.advance("rows", NOON + timedelta(minutes=2))
-    assert [frame["v"].to_list() for frame in heard] == [[1]]
+    assert [frame["v"].to_list() for frame in emitted] == [[1]]
 
 
 def test_an_outer_join_of_streams_without_end_warns(engine: ec.Engine, rows: ec.Source) -> None:
