@@ -35,7 +35,7 @@ START = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Step:
-    """What one epoch brings: rows by source, watermarks by hand in microseconds, processing time, whether windows are told to speak."""
+    """The input of one epoch: rows by source, watermarks by hand in microseconds, processing time, requests to fire windows."""
 
     rows: Mapping[str, pl.DataFrame]
     watermarks: Mapping[str, int] = field(default_factory=dict)

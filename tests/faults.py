@@ -42,7 +42,7 @@ WRITING = ("stage", "stage_rows", "stage_entries", "stage_unhashed", "set", "due
 
 @contextmanager
 def raising_state(state: Any, *, after: bool) -> Iterator[list[bool]]:
-    """The state raises when something is made ready in it; the list tells whether it was asked to."""
+    """Let a state raise when a change is staged in it; the list has an entry for each call that raised."""
     calls: list[bool] = []
     names = [name for name in WRITING if hasattr(state, name)]
     assert names, f"nothing is ever staged in {state}"

@@ -1,4 +1,4 @@
-"""``docs/features.md`` tells of every capability with its tests, and is what its script makes of the tests."""
+"""``docs/features.md`` lists every capability with its tests, and is what its script generates from the tests."""
 
 from __future__ import annotations
 

@@ -78,15 +78,15 @@ def test_the_second_order_is_one_of_the_same_rows(made):
         ("s102-08-allowed-lateness", [5, 7, 11, 14, 3, 22, 3, 12]),
     ],
 )
-def test_the_panes_are_those_that_the_page_tells_of(made, name, values):
+def test_the_panes_are_those_on_the_page(made, name, values):
     (figure,) = (figure for figure in made.FIGURES if figure.name == name)
-    spoken = (
+    panes = (
         made.played(figure).deltas().frame().sort("_epoch", "window_start" if "fixed" in name else "total")
     )
-    assert sorted(spoken.filter(pl.col("_diff") > 0)["total"].to_list()) == sorted(values)
+    assert sorted(panes.filter(pl.col("_diff") > 0)["total"].to_list()) == sorted(values)
 
 
-def test_micro_batches_speak_the_panes_of_a_trigger_every_minute(made):
+def test_micro_batches_emit_the_panes_of_a_trigger_every_minute(made):
     (figure,) = (figure for figure in made.FIGURES if figure.name.startswith("paper-11"))
     by_trigger = made.played(figure).deltas().frame()
     engine = ec.Engine()

@@ -85,7 +85,7 @@ def test_watermark_follows_the_highest_event_time(case: Transcript) -> None:
 
 @pytest.mark.parametrize("case", named(with_step("expect_state")))
 def test_state_before_any_firing(case: Transcript) -> None:
-    """What a view without a trigger holds is what a trigger has to speak of."""
+    """The contents of a view without a trigger are what a trigger has yet to emit."""
     engine = ec.Engine()
     source = engine.source("rows", SCHEMA, event_time="t")
     window = ec.fixed(timedelta(milliseconds=case.get("window")["size"]))

@@ -32,7 +32,7 @@ Sources = dict[str, Any]
 
 
 def once(windows: Any) -> Any:
-    """Windows that speak when the watermark has passed them."""
+    """Return the windows with a trigger that fires once, when the watermark has passed their end."""
     return windows.trigger(ec.after_watermark()).lateness("0s").accumulate("discarding")
 
 
@@ -128,16 +128,16 @@ LEFT_OUT = {"arroyo/every_aggregate": ["approx_percentile_cont_weighted_driver"]
 
 
 def run(case: dict[str, Any]) -> pl.DataFrame:
-    """The rows that the view has gained in the end."""
+    """Push the whole input of a case and return the rows that its view holds in the end."""
     engine = ec.Engine()
     inputs = {}
     sources = {}
-    for name, told in case["inputs"].items():
-        schema = SCHEMAS[told["file"]]
+    for name, source_input in case["inputs"].items():
+        schema = SCHEMAS[source_input["file"]]
         sources[name] = engine.source(
             name, schema, event_time="timestamp", watermark=ec.bounded_delay("1s"), bounded=True
         )
-        file = FOLDER / "arroyo-golden" / "inputs" / f"{told['file']}.jsonl"
+        file = FOLDER / "arroyo-golden" / "inputs" / f"{source_input['file']}.jsonl"
         read = pl.read_ndjson(file, schema={**schema, "timestamp": pl.String})
         inputs[name] = read.with_columns(pl.col("timestamp").str.to_datetime("%+", time_unit="us"))
     view = engine.view("result", VIEWS[case["id"]](sources))

@@ -1,10 +1,10 @@
 """Spark Structured Streaming's micro-batches (`spark-streaming`): one ``add`` is one epoch.
 
-Append mode is a view that speaks when the watermark has passed the window, with no lateness; update mode the rows that
-a view gained; complete mode all that it holds. A batch without data after a moved watermark is not needed: ours moves
+Append mode is a view that emits a window when the watermark has passed it, with no lateness; update mode gives the rows that
+a view gained, complete mode all that it holds. A batch without data after a moved watermark is not needed: ours moves
 before the epoch ends. Ruling: sessions one gap apart are two (events at 30 and 40, gap 10), so where Spark joins them
 the rows are those that the ruling names. ``expect_state_rows`` is about Spark's state and is not compared. ``restart``:
-a new engine takes the same batches, and says the same.
+a new engine takes the same batches, and emits the same.
 """
 
 from datetime import datetime, timedelta
@@ -37,8 +37,8 @@ def seconds(column: str) -> pl.Expr:
     return pl.col(column).dt.epoch("s")
 
 
-def spoken(windows: Any, mode: str) -> Any:
-    """Windows that speak as the output mode says."""
+def in_mode(windows: Any, mode: str) -> Any:
+    """Return the windows with the trigger and the lateness that stand for an output mode of Spark."""
     if mode == "append":
         return windows.trigger(ec.after_watermark()).accumulate("discarding").lateness("0s")
     return windows if mode == "complete" else windows.lateness("0s")
@@ -49,7 +49,7 @@ def sessions(engine: ec.Engine, query: dict[str, Any]) -> Any:
     source = engine.source("input", TEXT, event_time="at", watermark=ec.bounded_delay(delay))
     words = source.with_columns(sessionId=pl.col("text").str.split(" ")).explode("sessionId")
     windows = words.window(ec.sessions(timedelta(seconds=group["session_gap_s"])))
-    counted = spoken(windows, query["output_mode"]).group_by("sessionId").agg(count=pl.len())
+    counted = in_mode(windows, query["output_mode"]).group_by("sessionId").agg(count=pl.len())
     start, end = seconds("window_start"), seconds("window_end")
     return counted.select("sessionId", "count", start=start, end=end, length=end - start)
 
@@ -58,7 +58,7 @@ def tumbling(engine: ec.Engine, query: dict[str, Any]) -> Any:
     delay, (group,) = timedelta(seconds=query["watermark_delay_s"]), query["group"]
     source = engine.source("input", VALUE, event_time="at", watermark=ec.bounded_delay(delay))
     windows = source.window(ec.fixed(timedelta(seconds=group["tumbling_s"])))
-    counted = spoken(windows, query["output_mode"]).group_by().agg(count=pl.len())
+    counted = in_mode(windows, query["output_mode"]).group_by().agg(count=pl.len())
     return counted.select("count", start=seconds("window_start"))
 
 

@@ -97,7 +97,7 @@ def test_what_a_node_reads_follows_from_what_it_looks_at() -> None:
 
 def test_behind_a_lookup_stands_what_is_read_to_answer_it() -> None:
     class Answers(TopK):
-        """The first rows, which are also told on request."""
+        """The first rows, which other operators can look up too."""
 
         def __init__(self, spine: Spine) -> None:
             super().__init__(SCHEMA, spine, 1)

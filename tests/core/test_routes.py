@@ -309,7 +309,7 @@ def test_what_is_kept_by_key_is_in_the_bucket_of_the_key(name: str, buckets: int
         assert_buckets_agree(engine._plan, random_steps(seed), 3 + seed, by, buckets, keep_by)
 
 
-def test_rows_that_are_told_apart_as_a_whole_are_in_the_bucket_of_the_row() -> None:
+def test_rows_that_are_identified_as_a_whole_are_in_the_bucket_of_the_row() -> None:
     """Retractions that are checked, rows that are there once, numbers of different values of all rows."""
     for made in (lambda a: a.unique(), lambda a: a.filter(pl.col("v") > 0)):
         engine = ec.Engine()
@@ -442,7 +442,7 @@ def test_buckets_are_ranges_of_even_size() -> None:
         bucket_of(words, MOST_BUCKETS + 1)
 
 
-def test_a_prefix_tells_the_bucket_of_the_first_columns() -> None:
+def test_a_prefix_gives_the_bucket_of_the_first_columns() -> None:
     rows = pl.DataFrame({"a": range(1000), "b": ["x", None] * 500, "c": range(1000)})
     for names in (("a",), ("a", "b")):
         keyed = KeyColumns.of(("a", "b", "c"), names)

@@ -343,7 +343,7 @@ def test_a_watermark_state_that_cannot_be_kept_is_refused_by_name(state: Any) ->
         clock.saved()
 
 
-def test_a_pinned_clock_says_what_it_was_told() -> None:
+def test_a_pinned_clock_holds_the_bounds_it_was_pinned_to() -> None:
     clock = SourceClock("a", ByHand())
     clock.pin(3, 7)
     held = HeldWatermark(clock)

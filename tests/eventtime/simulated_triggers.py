@@ -79,7 +79,7 @@ class Trigger:
         raise NotImplementedError
 
     def fire(self, seen: Seen) -> None:
-        """The window spoke."""
+        """Take note that the window fired."""
         self.finished = True
 
     def anew(self) -> None:

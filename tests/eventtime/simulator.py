@@ -266,7 +266,7 @@ class Simulator:
         return Open(key, bounds, self.pipeline.trigger.fresh(), is_past_emitted=bounds[1] <= before)
 
     def _known_by(self, bounds: Bounds) -> int | Bounds:
-        """What tells a window from the others of its key: of a session, which may become longer, its start."""
+        """Return what identifies a window among those of its key: of a session, which may become longer, its start."""
         return bounds[0] if isinstance(self.pipeline.window, Sessions) else bounds
 
     def _put(self, key: Key, bounds: Bounds, held: Held, before: int) -> None:

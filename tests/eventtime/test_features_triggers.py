@@ -91,8 +91,8 @@ def test_a116_a_share_of_the_rows_ends_a_batch_before_its_stragglers() -> None:
         ),
         watermark=ec.bounded_delay("1h"),
     )
-    spoken = [row for second in range(65) for row in run.push(("a", 1, second)) if row[0] == 0]
-    assert [n for *_, n, _ in spoken][:1] == [60]
+    emitted = [row for second in range(65) for row in run.push(("a", 1, second)) if row[0] == 0]
+    assert [n for *_, n, _ in emitted][:1] == [60]
     assert values(run.push(("a", 1, 5))) == [61]
 
 
@@ -194,12 +194,12 @@ def test_a124_firing_from_outside() -> None:
 
 
 def unusually_many() -> Any:
-    """Speaks once, when there are five rows."""
+    """Return a trigger of a user that fires once, when there are five rows."""
     return ec.custom_trigger(
-        state=["told", "seen"],
+        state=["fired", "seen"],
         on_rows=lambda frame: frame.with_columns(seen=pl.col("seen") + pl.col("rows")),
-        should_fire=lambda frame: (frame["seen"] >= 5) != (frame["told"] > 0),
-        on_fire=lambda frame: frame.with_columns(told=pl.lit(1)),
+        should_fire=lambda frame: (frame["seen"] >= 5) != (frame["fired"] > 0),
+        on_fire=lambda frame: frame.with_columns(fired=pl.lit(1)),
         name="unusually many",
     )
 
@@ -324,9 +324,9 @@ def test_a133_e4_one_program_in_three_modes() -> None:
             run.tick(second // 10 * 10 + 10)
     run.advance(60, at=56)
     run.push(("shop", 115, 58), at=90)
-    spoken = {name: run.views[n].deltas().frame() for n, name in enumerate(asks)}
+    deltas = {name: run.views[n].deltas().frame() for n, name in enumerate(asks)}
     panes = {
-        name: frame.filter(pl.col("_diff") > 0).select("v", "timing").rows() for name, frame in spoken.items()
+        name: frame.filter(pl.col("_diff") > 0).select("v", "timing").rows() for name, frame in deltas.items()
     }
     totals = [4285, 9123, 18123, 21123, 22408]
     assert panes["batch"] == [(27408, "ON_TIME")]

@@ -241,14 +241,14 @@ def test_a166_abuse_is_reported_before_the_last_stragglers_are_in() -> None:
     )  # fmt: skip
     minutes = rows.window(ec.fixed("1m")).trigger(late=ec.each_row()).group_by("who").agg(n=pl.len())
     alarms = engine.view("alarms", minutes.filter(pl.col("n") >= 20))
-    told_after = None
+    alarm_at = None
     for number, batch in enumerate(batches(arrivals)):
         engine.push("failures", dated(batch))
-        if told_after is None and alarms.read().height:
-            told_after = number * 10
+        if alarm_at is None and alarms.read().height:
+            alarm_at = number * 10
             assert alarms.read()["n"][0] < 60
-    assert told_after is not None
-    assert told_after < 300
+    assert alarm_at is not None
+    assert alarm_at < 300
     engine.advance("failures", ec.END_OF_TIME)
     counted = Counter((who, at - at % 60) for who, at in failures)
     expected = sorted((who, at, at + 60, n) for (who, at), n in counted.items() if n >= 20)
@@ -266,17 +266,17 @@ def test_a166_anomaly_differs_show_where_a_spike_starts_and_stops() -> None:
     usual = minutes.group_by("q").agg(usual=pl.col("n").mean())
     spikes = minutes.join(usual, on="q").filter(pl.col("n") > 2 * pl.col("usual"))
     view = engine.view("spikes", spikes.select("q", "window_start", "n"))
-    told: list[int] = []
+    alarm_diffs: list[int] = []
     for batch in batches(arriving(queries, 100)):
         epoch = engine.push("queries", dated(batch))
-        told += [diff for frame in view.deltas(epoch - 1) for diff in frame["_diff"]]
+        alarm_diffs += [diff for frame in view.deltas(epoch - 1) for diff in frame["_diff"]]
     counted = Counter((q, at - at % 60) for q, at in queries)
     averages = {q: sum(n for (o, _), n in counted.items() if o == q) / sum(o == q for o, _ in counted) for q, _ in counted}  # fmt: skip
     expected = sorted((q, at, n) for (q, at), n in counted.items() if n > 2 * averages[q])
     assert cells(view.read()) == expected
     assert ("query 1", 300) in [row[:2] for row in expected]
-    assert 1 in told
-    assert -1 in told
+    assert 1 in alarm_diffs
+    assert -1 in alarm_diffs
 
 
 def test_a166_trees_of_sessions_are_emitted_by_processing_time() -> None:
@@ -292,14 +292,14 @@ def test_a166_trees_of_sessions_are_emitted_by_processing_time() -> None:
     )
     sessions = rows.window(ec.sessions("2m")).trigger(ec.every("1m"))
     trees = engine.view("trees", sessions.group_by("user").agg(edges=pl.struct("parent", "child").implode()))
-    spoken_at = set()
+    emitted_at = set()
     for number, batch in enumerate(batches(arriving(steps, 300))):
         at = 25 * number
         epoch = engine.push("steps", dated(batch), at=seen(at))
-        spoken_at |= {at for frame in trees.deltas(epoch - 1) if frame.height}
+        emitted_at |= {at for frame in trees.deltas(epoch - 1) if frame.height}
     engine.tick(at=seen(3600))
-    assert spoken_at
-    assert all(at % 60 < 25 for at in spoken_at)
+    assert emitted_at
+    assert all(at % 60 < 25 for at in emitted_at)
     assert engine.watermarks == {"steps": None}
     expected = []
     for user in sorted({row[0] for row in steps}):

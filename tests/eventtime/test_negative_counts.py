@@ -249,7 +249,9 @@ def test_counting_rows_is_a_way_out() -> None:
 # Windows of each row by itself add up, whatever the diffs are.
 
 
-@pytest.mark.parametrize("trigger", [None, ec.after_watermark(late=ec.each_row())], ids=["refined", "spoken"])
+@pytest.mark.parametrize(
+    "trigger", [None, ec.after_watermark(late=ec.each_row())], ids=["refined", "triggered"]
+)
 @pytest.mark.parametrize("window", ROW_BY_ROW.values(), ids=ROW_BY_ROW)
 @of_profile(0.1)
 @given(data=st.data())
@@ -343,7 +345,7 @@ class Counts:
 def test_a_trusted_source_may_do_all_but_go_below_zero(
     name: str, given_batches: list[tuple[list[tuple[Row, int]], int | None]]
 ) -> None:
-    """A batch that would is refused whole; all others give what they give where retractions are checked."""
+    """A batch that would go below zero is refused whole; all others give the deltas of a source whose retractions are checked."""
     views, engines = [], [ec.Engine(), ec.Engine()]
     for engine, trusted in zip(engines, (True, False), strict=True):
         (source,) = sources(engine, "rows", trusted=trusted)
@@ -359,8 +361,8 @@ def test_a_trusted_source_may_do_all_but_go_below_zero(
         counts.push(entries, watermark)
         epochs = {engine.push("rows", frame(*entries), watermark=moved) for engine in engines}
         (epoch,) = epochs
-        told, own = (summed(view.deltas(since=epoch - 1)) for view in views)
-        assert told == own
+        of_trusted, of_checked = (summed(view.deltas(since=epoch - 1)) for view in views)
+        assert of_trusted == of_checked
 
 
 def test_the_error_names_view_row_source_and_the_ways_out() -> None:

@@ -213,7 +213,7 @@ class Running:
         return {session: diff for session, diff in moved.items() if diff}
 
     def moves(self, ids: Sequence[Id]) -> dict[Id, Id]:
-        """The moves of the last epoch, told apart by the words of these ids."""
+        """Return the moves of the last epoch, with the ids whose hashes the sessions stored."""
         moves = self.last_moves
         if moves is None:
             return {}
@@ -249,7 +249,7 @@ def pairs(words: Keys) -> list[tuple[int, int]]:
 
 
 def row(key: Any, instant: int, text: str = "") -> Row:
-    """A row of a key; its other column says its instant too, so that it can be told from its output."""
+    """Return a row of a key; its other column has its instant too, so that an output row shows which row it comes from."""
     return ((key,) if not isinstance(key, tuple) else key), instant, f"{instant}|{text}"
 
 
@@ -628,7 +628,7 @@ def test_a_row_that_comes_and_goes_in_one_epoch_joins_nothing() -> None:
     assert found[1] == ({}, {}, {})
 
 
-def test_rows_that_are_gone_are_not_spoken_of_again() -> None:
+def test_rows_that_are_gone_are_not_emitted_again() -> None:
     running = Running(10, lateness=0)
     running.push(plus(row(0, 5), row(0, 7), row(0, 8)))
     running.push(minus(row(0, 7)))

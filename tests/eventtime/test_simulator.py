@@ -147,35 +147,35 @@ def expected(panes: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 def check_figure(case: dict[str, Any]) -> None:
     is_final_only = case.get("order_insensitive", False)
     simulator = Simulator(pipeline_of({**case, "allowed_lateness": "inf"} if is_final_only else case))
-    told: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     for instant, rows, watermark in history_of(case):
-        told[instant] = simulator.step([(row, 1) for row in rows], watermark, instant)
+        outcomes[instant] = simulator.step([(row, 1) for row in rows], watermark, instant)
     wanted = [p for p in case["expect"] if not (p.get("optional_if_unchanged") or p.get("optional_if_empty"))]
     if is_final_only:
         # Of another order of arrival, "lateness permitting".
         finals = Counter((bounds[:2], bounds[2]) for bounds in simulator.contents)
         assert expected(wanted) <= finals
         return
-    panes = [pane for each in told.values() for pane in each.panes]
+    panes = [pane for each in outcomes.values() for pane in each.panes]
     assert Counter(described(pane, case) for pane in panes) == expected(wanted)
     for pane in wanted:
-        of_it = [p for each in told.values() for p in each.panes if expected([pane])[described(p, case)]]
+        of_it = [p for each in outcomes.values() for p in each.panes if expected([pane])[described(p, case)]]
         if "timing" in pane:
             assert pane["timing"] in {p.timing for p in of_it}, pane
         if ":" in pane.get("at", "") and " " not in pane["at"]:
-            then = told[seconds(pane["at"])]
+            then = outcomes[seconds(pane["at"])]
             assert any(expected([pane])[described(p, case)] for p in then.panes), pane
             if "retracts" in pane:
                 assert expected(pane["retracts"]) <= Counter(described(p, case) for p in then.taken_back), (
                     pane
                 )
-    assert sum(sum(each.late.values()) for each in told.values()) == len(case.get("dropped", [])) or (
+    assert sum(sum(each.late.values()) for each in outcomes.values()) == len(case.get("dropped", [])) or (
         "lateness 0" in case["what"]
     )
     if "net_changes" in case:
         signed = [
             (sign, p.values[0])
-            for each in told.values()
+            for each in outcomes.values()
             for sign, some in (("-", each.taken_back), ("+", each.panes))
             for p in some
         ]
@@ -195,10 +195,10 @@ def test_table_1_of_streaming_102() -> None:
     if case is None:
         pytest.skip(NOT_BESIDE)
     bounds = tuple(map(seconds, FIGURES["table1"]["window"]))
-    for mode, spoken in (("discarding", [7, 7, 8]), ("accumulating", [7, 14, 22])):
+    for mode, emitted_sums in (("discarding", [7, 7, 8]), ("accumulating", [7, 14, 22])):
         panes = panes_of({**case, "accumulation": mode})
-        assert [pane.values[0] for pane in panes if pane.bounds == bounds] == spoken
-        assert sum(spoken) == FIGURES["table1"]["total_sum"][mode]
+        assert [pane.values[0] for pane in panes if pane.bounds == bounds] == emitted_sums
+        assert sum(emitted_sums) == FIGURES["table1"]["total_sum"][mode]
 
 
 def panes_of(case: dict[str, Any]) -> list[Pane]:
@@ -231,7 +231,7 @@ def matches(pane: Pane, wanted: dict[str, Any], combiner: str) -> bool:
 
 
 def unlike(case: dict[str, Any], *, always: bool = False) -> list[Any]:
-    """What was expected and did not come, and what came and was not expected."""
+    """Return the expected panes that were not emitted, and the emitted ones that were not expected."""
     simulator = Simulator(pipeline_of(case, always=always))
     waiting: list[Pane] = []
     faults: list[Any] = []
@@ -260,7 +260,7 @@ def test_a_transcript_of_beam(case: dict[str, Any]) -> None:
     assert bool(faults) == case["negative"], faults
 
 
-def test_an_empty_pane_is_not_spoken_unless_always() -> None:
+def test_an_empty_pane_is_emitted_only_under_always() -> None:
     case = next((c for c in TRANSCRIPTS if "ruling" in c and "`always`" in c["ruling"]), None)
     if case is None:
         pytest.skip(NOT_BESIDE)
@@ -273,7 +273,7 @@ def test_an_empty_pane_is_not_spoken_unless_always() -> None:
 
 
 def run(pipeline: Pipeline, *epochs: tuple[Any, ...]) -> list[dict[sim.Output, int]]:
-    """Rows as (t, v) or (t, v, diff), a watermark, a processing time; what each epoch said."""
+    """Run epochs of rows as (t, v) or (t, v, diff), a watermark and a processing time; return the delta of each epoch."""
     simulator, deltas = Simulator(pipeline), []
     for rows, *clocks in epochs:
         changes = [({"t": t, "v": v}, diff[0] if diff else 1) for t, v, *diff in rows]
@@ -314,7 +314,7 @@ def test_sliding_windows_by_hand() -> None:
 
 
 def test_lateness_by_hand() -> None:
-    """A148, A149: late rows within the horizon are spoken of, others refused; then nothing is remembered."""
+    """A148, A149: late rows within the horizon are emitted_sums of, others refused; then nothing is remembered."""
     trigger = when.AfterWatermark(late=when.AfterCount(1))
     simulator = Simulator(
         sums(where.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True)
@@ -326,17 +326,17 @@ def test_lateness_by_hand() -> None:
         simulator.step([(row, 1)], 15, 102),
         simulator.step([(row, 1)], 15, 103),
     ]
-    assert [pane.info for told in steps for pane in told.panes] == [
+    assert [pane.info for outcome in steps for pane in outcome.panes] == [
         (0, 0, "ON_TIME", True, False, 100, 10),
         (1, 1, "LATE", False, False, 101, 14),
         (2, 2, "LATE", False, True, 102, 15),
     ]
-    assert [told.late for told in steps] == [{}, {}, {}, {(1, 1): 1}]
+    assert [outcome.late for outcome in steps] == [{}, {}, {}, {(1, 1): 1}]
     assert simulator.remembered == 0
 
 
 @pytest.mark.parametrize(
-    ("trigger", "spoken"),
+    ("trigger", "emitted_sums"),
     [
         (when.Repeat(when.AfterCount(2)), [0, 3, 0, 6, 0]),
         (when.Repeat(when.AnyOf([when.AfterCount(2), when.Every(10)])), [0, 3, 0, 6, 6]),
@@ -347,11 +347,11 @@ def test_lateness_by_hand() -> None:
         (when.Repeat(when.AfterBytes(3, column="v")), [0, 3, 6, 0, 0]),
     ],
 )  # fmt: skip
-def test_triggers_by_hand(trigger: when.Trigger, spoken: list[int]) -> None:
+def test_triggers_by_hand(trigger: when.Trigger, emitted_sums: list[int]) -> None:
     simulator = Simulator(sums(where.fixed(10), trigger=trigger, mode="accumulating", always=True))
     history = [([1], None, 0), ([2], None, 10), ([3], 10, 15), ([0], None, 18), ([], None, 20)]
     found = []
     for values, watermark, at in history:
-        told = simulator.step([({"t": 1, "v": value}, 1) for value in values], watermark, at)
-        found.append(sum(pane.values[0] for pane in told.panes))
-    assert found == spoken
+        outcome = simulator.step([({"t": 1, "v": value}, 1) for value in values], watermark, at)
+        found.append(sum(pane.values[0] for pane in outcome.panes))
+    assert found == emitted_sums

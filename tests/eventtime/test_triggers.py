@@ -1,4 +1,4 @@
-"""Triggers, part by part: when each is ready, what it keeps, and which are refused where they are declared."""
+"""Triggers, part by part: when each is ready, what state it keeps, and which are refused where they are declared."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -26,7 +26,7 @@ class Window:
     def epoch(
         self, rows: int = 0, *, watermark: int | None = None, at: int = 0, signal: bool = False
     ) -> bool:
-        """Whether it speaks after these rows, with the watermark and processing time as they are then."""
+        """Return whether the trigger fires after these rows, with the watermark and processing time as they are then."""
         before = self.watermark
         self.watermark = before if watermark is None else watermark
         self.pending |= rows > 0
@@ -45,7 +45,7 @@ class Window:
         )
         self.part.observe(moment, np.array([True]))
         ready = self.part.ready(moment)
-        assert (self.part.ready(moment) == ready).all(), "asking twice is asking once"
+        assert (self.part.ready(moment) == ready).all(), "ready() changes nothing"
         self.part.fire(moment, ready)
         self.pending &= not ready[0]
         return bool(ready[0])
@@ -59,12 +59,12 @@ def test_each_kind_without_parts_has_a_state() -> None:
     assert composed.isdisjoint(LEAVES)
 
 
-def test_after_count_counts_since_it_last_spoke() -> None:
+def test_after_count_counts_since_it_last_fired() -> None:
     window = Window(ec.repeat(ec.after_count(3)))
     assert [window.epoch(rows) for rows in (2, 1, 2, 5, 3, 0)] == [False, True, False, True, True, False]
 
 
-def test_after_count_alone_speaks_once() -> None:
+def test_after_count_alone_fires_once() -> None:
     window = Window(ec.after_count(2))
     assert [window.epoch(rows) for rows in (2, 2, 2)] == [True, False, False]
 
@@ -86,7 +86,7 @@ def test_periods_are_counted_from_where_they_are_aligned_to() -> None:
     ]  # fmt: skip
 
 
-def test_after_watermark_speaks_once_and_again_only_if_repeated() -> None:
+def test_after_watermark_fires_once_and_again_only_if_repeated() -> None:
     once, again = Window(ec.after_watermark()), Window(ec.repeat(ec.after_watermark()))
     steps = [(1, 99), (1, 100), (0, 120), (1, 130)]
     assert [once.epoch(rows, watermark=mark) for rows, mark in steps] == [False, True, False, False]
@@ -116,7 +116,7 @@ def test_shorthand_equals_the_composed_form() -> None:
     ]
 
 
-def test_any_speaks_for_the_first_and_starts_all_anew() -> None:
+def test_any_fires_with_the_first_part_and_restarts_all_parts() -> None:
     window = Window(ec.repeat(ec.any_of(ec.after_count(3), ec.signal())))
     assert [window.epoch(2), window.epoch(signal=True), window.epoch(2), window.epoch(1)] == [
         False, True, False, True,
@@ -174,7 +174,7 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "sums_of_epochs"),
     [
         (lambda: ec.every("0s"), "every: the period: .* is zero"),
         (lambda: ec.every("-1m"), "negative"),
@@ -205,9 +205,9 @@ def test_what_is_known_of_a_trigger(trigger: Trigger, ends: bool, ends_on_time: 
         ),
     ],
 )
-def test_what_makes_no_trigger_is_refused(make: object, said: str) -> None:
+def test_what_makes_no_trigger_is_refused(make: object, sums_of_epochs: str) -> None:
     assert callable(make)
-    with pytest.raises(ec.PlanError, match=said):
+    with pytest.raises(ec.PlanError, match=sums_of_epochs):
         make()
 
 
@@ -219,15 +219,17 @@ def opened(trigger: Trigger | None = None, **schema: pl.DataType) -> tuple[ec.En
     return engine, windowed if trigger is None else windowed.trigger(trigger)
 
 
-def spoken(engine: ec.Engine, batches: list[dict[str, list[object]]]) -> list[list[int]]:
-    """The sums that the view says in each epoch, discarding."""
-    said: list[list[int]] = []
+def sums_by_epoch(engine: ec.Engine, batches: list[dict[str, list[object]]]) -> list[list[int]]:
+    """Push the batches, an epoch each, and return the sums that the view emits in each epoch, discarding."""
+    sums_of_epochs: list[list[int]] = []
     view = engine.views["sums"]
     for number, batch in enumerate(batches):
         times = [datetime(2026, 1, 1, 12)] * len(next(iter(batch.values())))
         engine.push("rows", {**batch, "t": times}, at=NOON + timedelta(seconds=number))
-        said.append([int(v) for frame in view.deltas(engine.epoch_number - 1) for v in frame["sum"]])
-    return said
+        sums_of_epochs.append(
+            [int(v) for frame in view.deltas(engine.epoch_number - 1) for v in frame["sum"]]
+        )
+    return sums_of_epochs
 
 
 def declare(engine: ec.Engine, rows: ec.Collection) -> None:
@@ -240,10 +242,10 @@ def test_after_bytes_adds_up_a_column_or_the_length_of_a_text() -> None:
     declare(engine, rows)
     texts: list[list[object]] = [["four"], ["five!", None], ["1"], ["0123456789"]]
     batches = [{"v": [1] * len(text), "s": text} for text in texts]
-    assert spoken(engine, batches) == [[], [], [4], [1]]
+    assert sums_by_epoch(engine, batches) == [[], [], [4], [1]]
     engine, rows = opened(ec.repeat(ec.after_bytes(10, "v")))
     declare(engine, rows)
-    assert spoken(engine, [{"v": [4]}, {"v": [6]}, {"v": [10]}]) == [[], [10], [10]]
+    assert sums_by_epoch(engine, [{"v": [4]}, {"v": [6]}, {"v": [10]}]) == [[], [10], [10]]
 
 
 def test_after_bytes_fires_though_its_sum_does_not_fit_64_bits() -> None:
@@ -251,7 +253,7 @@ def test_after_bytes_fires_though_its_sum_does_not_fit_64_bits() -> None:
     for batches in ([{"v": [huge] * 4}], [{"v": [huge - 1]}, {"v": [5]}, {"v": [huge - 1]}]):
         engine, rows = opened(ec.repeat(ec.all_of(ec.after_bytes(10, "v"), ec.after_count(3))))
         engine.view("sums", rows.accumulate("discarding").group_by().agg(sum=pl.len()))
-        assert spoken(engine, batches)[-1] == [sum(len(batch["v"]) for batch in batches)]
+        assert sums_by_epoch(engine, batches)[-1] == [sum(len(batch["v"]) for batch in batches)]
 
 
 def test_a_punctuation_row_fires() -> None:
@@ -259,7 +261,7 @@ def test_a_punctuation_row_fires() -> None:
     engine, rows = opened(ec.repeat(ec.punctuation("flush")), flush=pl.Boolean())
     declare(engine, rows)
     batches = [{"v": [1], "flush": [False]}, {"v": [2], "flush": [None]}, {"v": [3], "flush": [True]}]
-    assert spoken(engine, batches) == [[], [], [6]]
+    assert sums_by_epoch(engine, batches) == [[], [], [6]]
 
 
 def test_a_pattern_fires_when_stop_follows_start() -> None:
@@ -273,7 +275,7 @@ def test_a_pattern_fires_when_stop_follows_start() -> None:
         {"v": [1], "a": [False], "b": [True]},
         {"v": [1, 1], "a": [True, False], "b": [False, True]},
     ]
-    assert spoken(engine, both) == [[], [], [4], [], [3]]
+    assert sums_by_epoch(engine, both) == [[], [], [4], [], [3]]
 
 
 def test_a_start_behind_the_last_stop_begins_the_next_pattern() -> None:
@@ -284,7 +286,7 @@ def test_a_start_behind_the_last_stop_begins_the_next_pattern() -> None:
         {"v": [1], "a": [False], "b": [True]},
         {"v": [1], "a": [False], "b": [True]},
     ]
-    assert spoken(engine, batches) == [[3], [1], []]
+    assert sums_by_epoch(engine, batches) == [[3], [1], []]
 
 
 def test_state_of_a_trigger_of_ones_own_has_names_of_its_own() -> None:
@@ -299,13 +301,13 @@ def test_state_of_a_trigger_of_ones_own_has_names_of_its_own() -> None:
     )
     engine, rows = opened(ec.repeat(trigger))
     declare(engine, rows)
-    assert spoken(engine, [{"v": [1]}, {"v": [1]}, {"v": [1]}, {"v": [1]}]) == [[], [2], [], [2]]
+    assert sums_by_epoch(engine, [{"v": [1]}, {"v": [1]}, {"v": [1]}, {"v": [1]}]) == [[], [2], [], [2]]
 
 
 def test_after_a_percentile_comes_the_end_of_time() -> None:
     engine, rows = opened(ec.repeat(ec.after_percentile(0.9)))
     declare(engine, rows)
-    assert spoken(engine, [{"v": [1]}]) == [[]]
+    assert sums_by_epoch(engine, [{"v": [1]}]) == [[]]
     engine.advance("rows", ec.END_OF_TIME)
     assert engine.views["sums"].read()["sum"].to_list() == [1]
 
@@ -326,7 +328,7 @@ def test_a_trigger_of_ones_own() -> None:
     )
     engine, rows = opened(ec.repeat(trigger))
     declare(engine, rows)
-    assert spoken(engine, [{"v": [1, 1]}, {"v": [1]}, {"v": [1]}, {"v": [1]}]) == [[], [], [4], []]
+    assert sums_by_epoch(engine, [{"v": [1, 1]}, {"v": [1]}, {"v": [1]}, {"v": [1]}]) == [[], [], [4], []]
 
 
 def test_a_trigger_of_ones_own_that_fails_changes_nothing() -> None:
@@ -342,7 +344,7 @@ def test_a_trigger_of_ones_own_that_fails_changes_nothing() -> None:
     with pytest.raises(
         ec.InputError, match=r"trigger 'broken': a hook raised TypeError.*nothing has changed"
     ):
-        spoken(engine, [{"v": [1]}])
+        sums_by_epoch(engine, [{"v": [1]}])
     assert engine.epoch_number == 0
 
 

@@ -91,7 +91,7 @@ def windowed(engine: ec.Engine, depth: int) -> ec.View:
     return engine.view("v", rows)
 
 
-def test_windows_over_many_windows_speak_when_the_watermark_has_passed_all() -> None:
+def test_windows_over_many_windows_fire_when_the_watermark_has_passed_all() -> None:
     engine = ec.Engine()
     view = windowed(engine, 1_000 if LONG else 40)
     engine.push("rows", {"k": [1, 1], "at": [datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 0, 1)]})

@@ -37,8 +37,8 @@ def check_faults_everywhere(run: Run) -> int:
     before = observed(both)
     circuit = circuit_of(both.engine)
     circuit.visits_all = True  # A node that is not visited raises nothing.
-    heard: list[pl.DataFrame] = []
-    both.view.subscribe(heard.append)
+    received: list[pl.DataFrame] = []
+    both.view.subscribe(received.append)
     faults = 0
     for after in (False, True):
         for node in circuit.nodes:
@@ -56,7 +56,7 @@ def check_faults_everywhere(run: Run) -> int:
                 both.push(last)
             assert observed(both) == before, state
             faults += len(asked)
-    assert heard == []
+    assert received == []
     both.push(last)
     # Read at the same place: an epoch goes on from runs that a reader has merged.
     untouched = Both(run)

@@ -83,15 +83,15 @@ BUGS: dict[str, Run] = {
         [Epoch([row(1)]), Epoch([], INF)],
         origin=-11,
     ),
-    "a session that moved without a new row was not spoken at every epoch": Run(
+    "a session that moved without a new row was not emitted at every epoch": Run(
         Setup("sessions(5)", "every_epoch()", always=True),
         [Epoch([row(16), row(20)]), Epoch([row(16, diff=-1)])],
     ),
-    "what was said of a session whose rows are all gone was taken back late, or never": Run(
+    "the pane of a session whose rows are all gone was retracted late, or never": Run(
         Setup("sessions(5)", "repeat(after_count(1))"),
         [Epoch([row(0), row(0)]), Epoch([row(0, diff=-2), row(1)])],
     ),
-    "what was said of a session whose rows are all gone waited for a trigger": Run(
+    "the retraction of a session whose rows are all gone waited for a trigger": Run(
         Setup("sessions(5)", "repeat(at_period(10))"),
         [Epoch([row(0)]), Epoch(at=10), Epoch([row(0, diff=-1)], at=11)],
     ),
@@ -103,7 +103,7 @@ BUGS: dict[str, Run] = {
         Setup("sessions(5)", "repeat(after_count(1))"),
         [Epoch([row(0), row(4), row(6), row(9), row(13)]), Epoch([row(6, diff=-1)])],
     ),
-    "rows that differ in event time alone cancelled, and nothing was said of the session that grew": Run(
+    "rows that differ in event time alone cancelled, and the session that grew was not emitted": Run(
         Setup("sessions(5)", aggregates=("n",), info=True),
         [Epoch([row(0), row(0)]), Epoch([row(1), row(0, diff=-1)])],
     ),
@@ -123,11 +123,11 @@ BUGS: dict[str, Run] = {
         Setup("sessions(5)", "sequence(after_count(2), repeat(after_count(3)))", appends=True),
         [Epoch([row(0), row(0)]), Epoch([row(0), row(0)]), Epoch([row(8)]), Epoch([row(4)]), Epoch([row(0)])],
     ),
-    "a signal was heard twice under always": Run(
+    "a signal fired twice under always": Run(
         Setup("fixed(10)", "repeat(all_of(signal()))", always=True, info=True),
         [Epoch([row(0)]), Epoch(fires=True), Epoch([], INF)],
     ),
-    "a global window without keys could not be told to speak": Run(
+    "a global window without keys could not be fired on request": Run(
         Setup("global_window()", "repeat(signal())", keys=()),
         [Epoch([row(0)]), Epoch(fires=True)],
     ),

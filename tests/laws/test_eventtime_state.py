@@ -38,7 +38,7 @@ def left_over(both: Both) -> dict[str, int]:
 
 
 def close_all(both: Both) -> None:
-    """The end of time; and an epoch more, as what was spoken last is forgotten in the next one."""
+    """Advance to the end of time, and by an epoch more, as the panes that were emitted last are purged in the next one."""
     both.push(Epoch([], INF, 1000))
     both.push(Epoch(at=1001))
 
@@ -137,7 +137,7 @@ class Loaded:
 
 
 def work_of(loaded: Loaded, expanded: list[int]) -> tuple[float, float]:
-    """The work of an epoch of ten rows and the one after, in which they are spoken: counters, and what was read."""
+    """Return the work of an epoch of ten rows and the next one, which emits them: what the states touched, and what they read."""
     work, reads = [], []
     for _ in range(12):
         before = loaded.touched(), sum(expanded)

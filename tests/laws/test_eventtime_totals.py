@@ -92,7 +92,7 @@ def cut(rows: Rows, seed: int) -> list[Epoch]:
 def test_neither_order_nor_batches_change_what_it_comes_to(
     setup: Setup, data: st.DataObject, seed: int
 ) -> None:
-    """Within the lateness: until the end of time nothing is closed, and then everything is spoken."""
+    """No row is too late: no window closes before the end of time, and then every window is emitted."""
     epochs = data.draw(histories(appends=setup.appends, max_epochs=4))
     rows = all_rows(Run(setup, epochs))
     for other in (cut(rows, seed), cut(shuffled(rows, seed), seed), [Epoch(shuffled(rows, seed))]):
@@ -203,12 +203,12 @@ STAGES = [
 def chained(source: Any, first: str, second: Any, third: Any) -> list[Any]:
     """Sizes of windows, how many of each size there are per window, and the greatest such number by size."""
 
-    def told(collection: Any, text: str | None) -> Any:
+    def triggered(collection: Any, text: str | None) -> Any:
         return collection if text is None else collection.trigger(read_as(OURS, text))
 
     one = source.window(read_as(OURS, first)).group_by("k").agg(n=pl.len())
-    two = told(one.window(ec.fixed("10s")), second).group_by("n").agg(m=pl.len())
-    three = told(two.window(ec.sessions("11s")), third).group_by("m").agg(most=pl.col("n").max())
+    two = triggered(one.window(ec.fixed("10s")), second).group_by("n").agg(m=pl.len())
+    three = triggered(two.window(ec.sessions("11s")), third).group_by("m").agg(most=pl.col("n").max())
     return [one, two, three]
 
 
@@ -291,7 +291,7 @@ def punctual(draw: Draw) -> list[Epoch]:
     return [*epochs, Epoch([], INF, at + 100), Epoch(at=at + 200)]
 
 
-SPEAKING = [
+TRIGGERS = [
     "after_watermark(early=at_period(5), late=repeat(after_count(1)))",
     "after_watermark(early=after_count(2), late=every_epoch())",
     "repeat(at_period(10))",
@@ -304,7 +304,7 @@ SPEAKING = [
 @given(
     epochs=punctual(),
     window=st.sampled_from(["fixed(5)", "sliding(10, 5)", "sessions(5)", "sessions(5)"]),
-    trigger=st.sampled_from(SPEAKING),
+    trigger=st.sampled_from(TRIGGERS),
     second=st.sampled_from(["fixed(3)", "fixed(10)", "sessions(4)"]),
 )
 def test_no_pane_is_late_where_no_row_was(
@@ -316,8 +316,8 @@ def test_no_pane_is_late_where_no_row_was(
     source = run.setup.source(engine)
     windowed = source.window(read_as(OURS, window)).trigger(read_as(OURS, trigger))
     panes = windowed.lateness("0s").group_by("k").agg(n=pl.len())
-    told = panes.window(read_as(OURS, second)).lateness("0s")
-    view = engine.view("v", told.group_by("n").agg(m=pl.len()))
+    windowed_panes = panes.window(read_as(OURS, second)).lateness("0s")
+    view = engine.view("v", windowed_panes.group_by("n").agg(m=pl.len()))
     for epoch in epochs:
         engine.push("a", both.frame(epoch), at=run.moment(epoch.at), watermark=run.watermark(epoch))
         assert engine.ledger().is_empty()
@@ -326,7 +326,7 @@ def test_no_pane_is_late_where_no_row_was(
 
 
 def test_what_will_be_taken_back_holds_the_watermark_too() -> None:
-    """The session [0, 5) has been spoken of and is [0, 9) now: a window behind that ends at 5 cannot close."""
+    """The session [0, 5) was emitted and is [0, 9) now: as its pane will be retracted, the next window, which ends at 5, stays open."""
     run = Run(Setup("sessions(5)", lateness=0), [])
     both, engine = Both(run), ec.Engine()
     trigger = read_as(OURS, "after_watermark(early=at_period(5), late=every_epoch())")

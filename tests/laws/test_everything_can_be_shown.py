@@ -165,7 +165,7 @@ def physical(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.all().to_physical())
 
 
-def test_what_json_has_not_is_told_from_null_and_from_text() -> None:
+def test_what_json_has_not_is_distinguished_from_null_and_from_text() -> None:
     frame = pl.DataFrame({"x": [float("nan"), None], "t": ["NaN", None], "b": [b"\xff", None]})
     assert json_rows(frame).to_list() == [
         '{"x":"NaN","t":"NaN","b":"ff"}',

@@ -36,9 +36,9 @@ def check_faults_everywhere(case: Case) -> int:
     before = observed(running)
     circuit = circuit_of(running.engine)
     circuit.visits_all = True  # A node that is not visited raises nothing.
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     for view in running.views.values():
-        view.subscribe(heard.append)
+        view.subscribe(received.append)
     faults = 0
     for after in (False, True):
         for node in circuit.nodes:
@@ -56,7 +56,7 @@ def check_faults_everywhere(case: Case) -> int:
                 running.push(last)
             assert observed(running) == before
             faults += len(asked)
-    assert heard == []
+    assert received == []
     running.push(last)
     # Read at the same place: an epoch goes on from runs that a reader has merged.
     untouched = Running(case)

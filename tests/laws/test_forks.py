@@ -153,8 +153,8 @@ def started(checkpoint: Any = None) -> ec.Engine:
 
 def test_a_fork_declares_drops_and_compares_for_itself() -> None:
     engine = started()
-    heard: list[pl.DataFrame] = []
-    engine.views["totals"].subscribe(heard.append)
+    received: list[pl.DataFrame] = []
+    engine.views["totals"].subscribe(received.append)
     before, fork = bits(engine), engine.fork()
     assert fork.positions == {"sales": 1}
     assert fork.push("sales", {"shop": ["north"], "price": [1]}, position=1) == 1, "it was taken before"
@@ -171,7 +171,7 @@ def test_a_fork_declares_drops_and_compares_for_itself() -> None:
     with pytest.raises(ec.PlanError, match="belongs to a different engine"):
         fork.view("mixed", engine.views["totals"].filter(pl.col("total") > 1))
     assert list(engine.views) == ["totals", "dear"]
-    assert not heard
+    assert not received
     assert differences(before, bits(engine)) == []
     fork.view("totals", fork.sources["sales"].group_by("shop").agg(n=pl.len()), replace=True)
     with pytest.raises(ec.PlanError, match="'totals' has other columns"):

@@ -38,8 +38,8 @@ def missed_by_rule(both: Both, epoch: Any) -> tuple[Pairs, Pairs]:
 
 
 def missed_in_ledger(both: Both, epoch: int, *, elsewhere: bool) -> Pairs:
-    """What the ledger says of an epoch: rows with the windows that they missed."""
-    told: Pairs = Counter()
+    """Return the rows that the ledger has of an epoch, each with a window that it missed."""
+    pairs: Pairs = Counter()
     ledger = both.engine.ledger(each_window=True).filter(
         pl.col("_epoch") == epoch, pl.col("reason").str.contains("in the others") == elsewhere
     )
@@ -47,8 +47,8 @@ def missed_in_ledger(both: Both, epoch: int, *, elsewhere: bool) -> Pairs:
         row = json.loads(entry["row"])
         row["at"] = both.run.seconds(datetime.fromisoformat(row["at"]))
         bounds = tuple(both.run.seconds(entry[name]) for name in BOUNDS)
-        told[(*(freeze(row[name]) for name in COLUMNS), bounds)] += entry["_diff"]
-    return told
+        pairs[(*(freeze(row[name]) for name in COLUMNS), bounds)] += entry["_diff"]
+    return pairs
 
 
 @of_profile(0.5, quick=30)
@@ -196,7 +196,7 @@ def test_what_was_missed_is_still_there_in_an_engine_that_is_opened_again(tmp_pa
 
 
 @pytest.mark.parametrize("window", [ec.calendar("1mo"), ec.sessions("1m")], ids=["calendar", "sessions"])
-def test_windows_of_which_a_row_has_one_are_told_as_windows_too(window: Any) -> None:
+def test_windows_of_which_a_row_has_one_are_reported_as_windows_too(window: Any) -> None:
     engine = ec.Engine()
     hits = engine.source("hits", HITS, event_time="at")
     engine.view("sums", hits.window(window).lateness("0s").group_by("k").agg(v=pl.col("v").sum()))

@@ -35,11 +35,11 @@ class LastPanes(sim.Simulator):
         self.latest: dict[tuple[Any, ...], sim.Pane] = {}
         self.parts: dict[int, list[tuple[Any, ...]]] = {}
 
-    def _emit(self, window: sim.Open, timing: str, seen: Any, told: sim.Outcome, *, is_last: bool) -> None:
-        emitted = len(told.panes)
+    def _emit(self, window: sim.Open, timing: str, seen: Any, outcome: sim.Outcome, *, is_last: bool) -> None:
+        emitted = len(outcome.panes)
         before = list(window.emitted)
-        super()._emit(window, timing, seen, told, is_last=is_last)
-        if len(told.panes) == emitted and self.pipeline.mode == "discarding":
+        super()._emit(window, timing, seen, outcome, is_last=is_last)
+        if len(outcome.panes) == emitted and self.pipeline.mode == "discarding":
             # Nothing was emitted: what stood stands, and the next pane replaces it.
             window.emitted = before
             return

@@ -34,9 +34,9 @@ def test_eight_read_and_four_write(durable: bool, tmp_path: Path) -> None:
     retained = {"retain": ec.Retain(epochs=1_000_000, rows=100_000_000)}
     options = {"checkpoint": ec.Checkpoint(tmp_path / "here", every=3)} if durable else retained
     engine, acknowledged = declared(**options), Acknowledged()
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     engine.push("names", NAMES)
-    engine.views["counts"].subscribe(heard.append)
+    engine.views["counts"].subscribe(received.append)
     writers = [Writer(engine, acknowledged, number) for number in range(WRITERS)]
     readers = [Reader(engine, number) for number in range(READERS)]
     end = time.monotonic() + SECONDS
@@ -51,9 +51,9 @@ def test_eight_read_and_four_write(durable: bool, tmp_path: Path) -> None:
         for view, epochs, frame in reader.seen:
             acknowledged.check(view, epochs, frame)
     hold(engine, acknowledged)
-    numbers = [int(delta["_epoch"][0]) for delta in heard]
+    numbers = [int(delta["_epoch"][0]) for delta in received]
     assert numbers == sorted(set(numbers)), "a subscriber is called in the order of the epochs"
-    assert plain(pl.concat(heard)) == plain(pl.concat([*engine.views["counts"].deltas()]))
+    assert plain(pl.concat(received)) == plain(pl.concat([*engine.views["counts"].deltas()]))
     if durable:
         engine.close()
         with declared(**options) as again:
