@@ -43,7 +43,7 @@ class FailingStore:
     ``error=Killed``: the process is gone: every later operation raises too and does nothing. ``lasting=True``: every
     later operation fails in the same way (a disk that stays broken). ``only``: the operations that are counted.
 
-    ``done`` lists what was counted, as (operation, name); ``has_failed`` tells whether it came to the failure.
+    ``done`` lists what was counted, as (operation, name); ``has_failed`` is whether the failure has happened.
     """
 
     def __init__(

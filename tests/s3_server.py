@@ -1,4 +1,4 @@
-"""A server in this process that speaks S3, for tests of stores and of Spark."""
+"""A server in this process with the API of S3, for tests of stores and of Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one_at_a_time(
     """A WSGI application that begins a request when the one before is answered.
 
     S3 puts a name on condition in one step. moto looks whether the name is free and writes it some lines later, so
-    of two requests that meet there both are told that they have it. Connections have threads all the same: one
+    of two requests that meet there both get the answer that it is theirs. Connections have threads all the same: one
     that is kept open and idle holds up nobody.
     """
     lock = threading.Lock()

@@ -186,7 +186,7 @@ def test_what_cancels_is_gone_and_nothing_is_written_twice(tmp_path: Path) -> No
 
 
 def test_runs_that_cancel_leave_no_piece() -> None:
-    """Also in several buckets, beside states of which nothing is told."""
+    """Also in several buckets, beside states whose spines the checkpoint does not describe."""
     store, layout = MemoryStore(), Layout()
     keys = Keys(np.array([1, 2, 3], np.uint64))
     frames = [
@@ -206,8 +206,8 @@ def test_runs_that_cancel_leave_no_piece() -> None:
 
 
 @pytest.mark.skipif(OF_POLARS.mark != FIRST_MARK, reason=f"keys are ordered by {OF_POLARS.mark} here")
-def test_runs_of_which_the_checkpoint_does_not_tell_the_order_stay(tmp_path: Path) -> None:
-    """One of an earlier version is made small otherwise, and goes on; its next commits tell."""
+def test_runs_whose_order_the_checkpoint_does_not_record_stay(tmp_path: Path) -> None:
+    """A checkpoint of an earlier version is compacted without merging runs, and the engine goes on with it; later commits record the order."""
     folder = tmp_path / "checkpoint"
     STATES.copied(folder)
     store = LocalStore(folder)

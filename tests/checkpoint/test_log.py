@@ -66,16 +66,16 @@ def test_differences_restore_the_same_as_whole_records(seed: int, commits: int, 
 def test_a_reader_follows_and_sees_every_delta_once(seed: int, looks: list[bool], full_every: int) -> None:
     store, history = MemoryStore(), History(seed)
     writer, reader = CommitLog(store, full_every=full_every), CommitLog(store)
-    heard: list[DeltaRef] = []
+    received: list[DeltaRef] = []
     for looks_now in looks:
         writer.append(history.go_on())
         if looks_now:
-            heard += reader.deltas("v", heard[-1].epoch if heard else -1)
+            received += reader.deltas("v", received[-1].epoch if received else -1)
             assert reader.refresh() == history.commits[-1]
-            heard += reader.deltas("v", heard[-1].epoch if heard else -1)
+            received += reader.deltas("v", received[-1].epoch if received else -1)
     reader.refresh()
-    heard += reader.deltas("v", heard[-1].epoch if heard else -1)
-    assert heard == [ref for commit in history.commits for ref in commit.deltas.get("v", ())]
+    received += reader.deltas("v", received[-1].epoch if received else -1)
+    assert received == [ref for commit in history.commits for ref in commit.deltas.get("v", ())]
 
 
 def test_a_difference_is_small() -> None:
@@ -110,7 +110,7 @@ def test_a_new_checkpoint_is_nothing_yet() -> None:
         log.at(0)
 
 
-def test_who_asks_for_another_epoch_hears_which_there_are() -> None:
+def test_the_error_about_an_unknown_epoch_names_those_there_are() -> None:
     store = MemoryStore()
     log = CommitLog(store, full_every=1)
     for epoch in (0, 4, 5, 9):

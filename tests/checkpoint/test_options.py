@@ -1,4 +1,4 @@
-"""How an engine is told to keep its checkpoint."""
+"""Which options of a checkpoint are refused, and what those left out are."""
 
 from __future__ import annotations
 

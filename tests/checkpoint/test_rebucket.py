@@ -36,16 +36,16 @@ Start = Callable[..., Any]
 
 
 def seen(running: Any, since: int) -> dict[str, Any]:
-    """What the last push has changed, and what there is."""
+    """Return the deltas of every view since an epoch, and what the views and the ledger hold."""
     engine = running.engine
     # In which order rows of a delta stand depends on how many runs there are.
-    told = {
+    deltas = {
         name: [sorted(map(repr, delta.drop("_epoch").rows())) for delta in view.deltas(since)]
         for name, view in engine.views.items()
     }
     held = {name: sorted(map(repr, view.read().rows())) for name, view in engine.views.items()}
     refused = engine.ledger().drop("epoch", strict=False).drop("_epoch", strict=False).rows()
-    return {"told": told, "held": held, "refused": refused, "watermarks": engine.watermarks}
+    return {"deltas": deltas, "held": held, "refused": refused, "watermarks": engine.watermarks}
 
 
 def check(
@@ -70,7 +70,7 @@ def cut_and_back(store: Store, buckets: Sequence[int]) -> None:
 
 
 def require_cut(store: Store, commit: Commit) -> None:
-    """Every entry is in the bucket that its route tells."""
+    """Check that every entry is in the bucket that its route gives."""
     pieces = Pieces(store)
     assert CommitLog(store).last == commit
     for name, record in commit.states.items():
@@ -221,7 +221,7 @@ def test_compacted_checkpoints_go_on(tmp_path: Path) -> None:
     check(lambda **o: positioned(EVERY_OPERATOR, **o), EVERY_OPERATOR.epochs, tmp_path, (), between)
 
 
-def test_deltas_that_a_reader_has_still_to_hear_are_not_deleted(tmp_path: Path) -> None:
+def test_deltas_that_a_reader_has_yet_to_receive_are_not_deleted(tmp_path: Path) -> None:
     store = a_checkpoint(tmp_path)
     log = CommitLog(store)
     assert log.last is not None

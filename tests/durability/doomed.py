@@ -25,8 +25,8 @@ from forked import Send
 
 TRANSFERS, SIZE = 240, 20
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-DELIVERIES = "heard.txt"
-"""Beside the checkpoint: what a sink has received, a line each."""
+DELIVERIES = "delivered.txt"
+"""The file beside the checkpoint that has what a sink has received, a line for each delta."""
 
 
 class Sudden(Killed):

@@ -199,7 +199,7 @@ def test_a_file_whose_name_is_no_text_counts_once(tmp_path: Path) -> None:
         assert counts == {"x": 2, "y": 1}
 
 
-def test_files_that_cannot_be_told_apart_are_refused_by_name(tmp_path: Path) -> None:
+def test_files_that_cannot_be_distinguished_are_refused_by_name(tmp_path: Path) -> None:
     put(tmp_path / "in" / "a.csv", "aaa")
     put(tmp_path / "in" / "b.csv", "b")
     assert tally(tmp_path, tmp_path / "in")[1] == {"a": 3, "b": 1}

@@ -38,34 +38,34 @@ def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = (), buckets:
 
 def test_its_named_readers_go_with_it(tmp_path: Path) -> None:
     """Once they stood in the way of compacting for ever, and of whoever had that name in a later view."""
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     with started(tmp_path, ["counts", "other"]) as engine:
-        engine.views["counts"].subscribe(heard.append, name="me")
-        engine.views["other"].subscribe(heard.append, name="me")
+        engine.views["counts"].subscribe(received.append, name="me")
+        engine.views["other"].subscribe(received.append, name="me")
         engine.push("a", {"k": [1]})
     with started(tmp_path, ["other"], drop=("counts",)) as engine:
-        engine.views["other"].subscribe(heard.append, name="me")
+        engine.views["other"].subscribe(received.append, name="me")
         engine.push("a", {"k": [2]})
         assert set(engine.readers.delivered()) == {"other/me"}
     compact(store_at(tmp_path), keep=1, grace=0)
-    heard.clear()
+    received.clear()
     with started(tmp_path, ["counts", "other"]) as engine:
-        engine.views["counts"].subscribe(heard.append, name="me")
-        assert not heard
+        engine.views["counts"].subscribe(received.append, name="me")
+        assert not received
         engine.push("a", {"k": [2]})
-        assert delta_epochs(heard) == [engine.epoch_number]
+        assert delta_epochs(received) == [engine.epoch_number]
 
 
-def test_readers_have_heard_the_last_epoch_when_another_driver_goes_on(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+def test_readers_have_received_the_last_epoch_when_another_driver_goes_on(tmp_path: Path) -> None:
+    received: list[pl.DataFrame] = []
     with started(tmp_path, ["counts"]) as engine:
-        engine.views["counts"].subscribe(heard.append, name="me")
+        engine.views["counts"].subscribe(received.append, name="me")
         engine.push("a", {"k": [1]})
     epochs = in_buckets(tmp_path, started(None, ["counts"]))
     epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
     with started(tmp_path, ["counts"]) as engine:
-        engine.views["counts"].subscribe(heard.append, name="me")
-    assert delta_epochs(heard) == [1]
+        engine.views["counts"].subscribe(received.append, name="me")
+    assert delta_epochs(received) == [1]
 
 
 def test_the_position_of_a_source_goes_with_it_whoever_drops_it(tmp_path: Path) -> None:

@@ -30,13 +30,13 @@ def put_off():
 
 
 def newest_form(path: Path) -> int:
-    """The number by which a version tells whether it reads the newest record of a checkpoint."""
+    """Return the form of the newest record of a checkpoint, by which a version knows whether it can read it."""
     form: int = json.loads((path / "commits" / f"{records(path)[-1]}.json").read_bytes())["format"]
     return form
 
 
 def as_of_an_earlier_version(path: Path) -> None:
-    """Have the records say the number of the form before, as far as the file goes."""
+    """Give all records the number of the form before, with a checksum that fits."""
     for record in (path / "commits").iterdir():
         said = record.read_bytes().replace(
             b'"format":%d' % RECORD_FORMAT, b'"format":%d' % (RECORD_FORMAT - 1)

@@ -53,34 +53,34 @@ def test_a_commit_is_two_files_whatever_views_and_epochs_it_has(tmp_path: Path) 
 
 
 def test_each_epoch_is_read_for_itself(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     with commits_put_off(), opened(tmp_path) as engine:
-        engine.views["v3"].subscribe(heard.append)
+        engine.views["v3"].subscribe(received.append)
         feed(engine, range(100))
     log, pieces = CommitLog(LocalStore(tmp_path)), Pieces(LocalStore(tmp_path))
     for since in (0, 1, 17, 99):
         refs = log.deltas("v3", since)
         assert [ref.epoch for ref in refs] == list(range(since + 1, 101))
         assert all(
-            pieces.read_delta(ref).equals(frame) for ref, frame in zip(refs, heard[since:], strict=True)
+            pieces.read_delta(ref).equals(frame) for ref, frame in zip(refs, received[since:], strict=True)
         )
     with opened(tmp_path) as engine:
         assert [frame.rows() for frame in engine.views["v3"].deltas(since=0)] == [
-            frame.rows() for frame in heard
+            frame.rows() for frame in received
         ]
 
 
 def test_wide_deltas_are_in_several_parts(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     with commits_put_off(), opened(tmp_path) as engine:
         engine.view("all", engine.sources["rows"])
-        engine.views["all"].subscribe(heard.append)
+        engine.views["all"].subscribe(received.append)
         for number in range(12):
             engine.push("rows", {"k": list(range(700)), "word": [f"{number} {k}" for k in range(700)]})
     refs = CommitLog(LocalStore(tmp_path)).deltas("all", 0)
-    assert len({ref.piece for ref in refs}) > 3, "who reads one epoch reads a part"
+    assert len({ref.piece for ref in refs}) > 3, "a reader of one epoch reads a part"
     pieces = Pieces(LocalStore(tmp_path))
-    assert [pieces.read_delta(ref).rows() for ref in refs] == [frame.rows() for frame in heard]
+    assert [pieces.read_delta(ref).rows() for ref in refs] == [frame.rows() for frame in received]
 
 
 def test_deltas_that_are_much_are_apart_from_states_that_live_longer(tmp_path: Path) -> None:

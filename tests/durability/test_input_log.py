@@ -108,23 +108,23 @@ def test_random_programs(case: Any, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_engine_goes_on_from_there(tmp_path: Path) -> None:
-    """Crash after crash: epochs, positions, deltas, and a reader that hears every delta."""
-    steady, heard = started(), []
+    """After each of ten crashes the epochs, positions and deltas are those of an engine that ran on, and a reader gets every delta."""
+    steady, received = started(), []
     feed(steady, range(1, 31))
     for number in range(1, 31, 3):
         engine = started(tmp_path)
         assert engine.epoch_number == number - 1
         assert engine.positions == ({"a": number - 1} if number > 1 else {})
         engine.views["totals"].subscribe(
-            lambda delta: heard.append(int(delta["_epoch"][0])), since=-1, name="sink"
+            lambda delta: received.append(int(delta["_epoch"][0])), since=-1, name="sink"
         )
         feed(engine, range(1, number + 3))
         crash(engine)
     with started(tmp_path) as engine:
         assert differences(all_of(steady), all_of(engine)) == []
         assert delta_epochs(engine.views["totals"].deltas()) == list(range(1, 31))
-    assert sorted(set(heard)) == list(range(1, 31))
-    assert len(heard) - 30 < 10, "what was heard of the last epoch before a crash may be told again"
+    assert sorted(set(received)) == list(range(1, 31))
+    assert len(received) - 30 < 10, "the last epoch before a crash may be delivered again"
 
 
 def test_a_clean_end_leaves_commits_alone(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_where_there_is_much_input(
 
 
 def test_an_epoch_that_is_more_than_its_input(tmp_path: Path) -> None:
-    """A window that was told to speak is committed with what it said."""
+    """An epoch in which a window was fired on request is restored with the pane that it emitted."""
 
     def declared(path: Path) -> ec.Engine:
         engine = ec.Engine(checkpoint=path)
@@ -352,7 +352,7 @@ def test_a_disk_that_goes_on_failing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Somebody else opens it
 
 
-def test_others_are_told_to_open_it_first(tmp_path: Path) -> None:
+def test_maintenance_is_refused_until_the_application_has_opened_it(tmp_path: Path) -> None:
     engine = started(tmp_path)
     feed(engine, range(1, 4))
     crash(engine)

@@ -51,15 +51,15 @@ def check(folder: Path, undisturbed: tuple[dict[str, Any], dict[str, list[bytes]
         assert differences(seen, all_of(engine)) == []
         rows = doomed.bank.transfers(doomed.TRANSFERS)
         assert bank.wrong({name: engine.views[name].deltas() for name in bank.VIEWS}, rows) == []
-        # A sink is told at least once; with the epoch in it, that is exactly once.
+        # Each delta is delivered to a sink at least once; as the epoch is in it, the sink can keep it exactly once.
         lines = (folder / doomed.DELIVERIES).read_text().splitlines()
         for view in ("total", "rounds"):
             expected = [
                 f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}"
                 for frame in engine.views[view].deltas()
             ]
-            told = [line for line in dict.fromkeys(lines) if line in expected]
-            assert told == expected, view
+            delivered = [line for line in dict.fromkeys(lines) if line in expected]
+            assert delivered == expected, view
         assert set(lines) <= {
             f"{frame['_epoch'][0]} {sorted(frame.drop('_epoch').rows())}"
             for view in ("total", "rounds")

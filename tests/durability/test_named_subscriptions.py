@@ -1,4 +1,4 @@
-"""A subscription with a name goes on after the last epoch that it heard."""
+"""A subscription with a name goes on after the last epoch that was delivered to it."""
 
 from __future__ import annotations
 
@@ -25,57 +25,57 @@ def push(engine: ec.Engine, k: int = 1) -> int:
     return engine.push("a", {"k": [k], "x": [1]})
 
 
-def test_it_hears_first_what_it_has_missed(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+def test_it_receives_first_what_it_has_missed(tmp_path: Path) -> None:
+    received: list[pl.DataFrame] = []
     engine, view = started(tmp_path)
     with engine:
         push(engine)
-        view.subscribe(heard.append, name="sink")
+        view.subscribe(received.append, name="sink")
         push(engine)
     engine, view = started(tmp_path)
     with engine:
         push(engine)
         push(engine)
-        assert delta_epochs(heard) == [2]
-        view.subscribe(heard.append, name="sink")
-        assert delta_epochs(heard) == [2, 3, 4]
+        assert delta_epochs(received) == [2]
+        view.subscribe(received.append, name="sink")
+        assert delta_epochs(received) == [2, 3, 4]
         push(engine)
-    assert delta_epochs(heard) == [2, 3, 4, 5]
+    assert delta_epochs(received) == [2, 3, 4, 5]
 
 
 def test_since_is_about_the_first_time_only(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     for _ in range(3):
         engine, view = started(tmp_path)
         with engine:
             push(engine)
-            view.subscribe(heard.append, since=0, name="sink")
-    assert delta_epochs(heard) == [1, 2, 3]
+            view.subscribe(received.append, since=0, name="sink")
+    assert delta_epochs(received) == [1, 2, 3]
 
 
 def test_after_a_crash_the_last_epoch_may_come_again_and_none_is_left_out(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     engine, view = started(tmp_path)
-    view.subscribe(heard.append, name="sink")
+    view.subscribe(received.append, name="sink")
     for _ in range(3):
         push(engine)
     engine._running.durability._lock.close()  # as the system does for a process that is gone
     again, view = started(tmp_path)
     with again:
-        view.subscribe(heard.append, name="sink")
+        view.subscribe(received.append, name="sink")
         push(again)
-    assert delta_epochs(heard) in ([1, 2, 3, 3, 4], [1, 2, 3, 4])
-    assert sorted(set(delta_epochs(heard))) == [1, 2, 3, 4]
+    assert delta_epochs(received) in ([1, 2, 3, 3, 4], [1, 2, 3, 4])
+    assert sorted(set(delta_epochs(received))) == [1, 2, 3, 4]
 
 
-def test_what_raised_is_told_again(tmp_path: Path) -> None:
-    heard: list[pl.DataFrame] = []
+def test_an_epoch_whose_callback_raised_is_delivered_again(tmp_path: Path) -> None:
+    received: list[pl.DataFrame] = []
     broken = True
 
     def sink(frame: pl.DataFrame) -> None:
         if broken:
             raise OSError("no room")
-        heard.append(frame)
+        received.append(frame)
 
     engine, view = started(tmp_path)
     with engine:
@@ -89,10 +89,10 @@ def test_what_raised_is_told_again(tmp_path: Path) -> None:
             view.subscribe(sink, name="sink")
         broken = False
         view.subscribe(sink, name="sink")
-        assert delta_epochs(heard) == [1, 2, 3]
+        assert delta_epochs(received) == [1, 2, 3]
 
 
-def test_an_epoch_that_leaves_the_view_as_it_was_is_heard(tmp_path: Path) -> None:
+def test_an_epoch_that_leaves_the_view_as_it_was_counts_as_delivered(tmp_path: Path) -> None:
     engine, _ = started(tmp_path)
     with engine:
         engine.views["other"].subscribe(lambda frame: None, name="sink")
@@ -112,15 +112,15 @@ def test_names_are_of_one_view_and_one_at_a_time() -> None:
     with pytest.raises(ec.PlanError, match="'sink' is in use"):
         view.subscribe(lambda frame: None, name="sink")
     engine.views["other"].subscribe(lambda frame: None, name="sink")
-    heard: list[pl.DataFrame] = []
+    received: list[pl.DataFrame] = []
     push(engine)
     subscription.close()
     push(engine)
-    view.subscribe(heard.append, name="sink")
-    assert delta_epochs(heard) == [2], "without a checkpoint too"
+    view.subscribe(received.append, name="sink")
+    assert delta_epochs(received) == [2], "without a checkpoint too"
     for name in ("", 3):
         with pytest.raises(ec.PlanError, match="name="):
-            view.subscribe(heard.append, name=name)  # type: ignore[arg-type]
+            view.subscribe(received.append, name=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -150,18 +150,18 @@ def test_a_name_is_in_use_while_its_subscription_gets_what_it_has_missed(raises:
     assert view.subscriptions == (subscription,)
 
 
-def test_a_callback_that_pushes_hears_every_epoch_once_and_in_order() -> None:
+def test_a_callback_that_pushes_receives_every_epoch_once_and_in_order() -> None:
     engine, view = started()
-    heard: list[int] = []
+    received: list[int] = []
 
     def sink(frame: pl.DataFrame) -> None:
-        heard.append(int(frame["_epoch"][0]))
-        if len(heard) < 4:
+        received.append(int(frame["_epoch"][0]))
+        if len(received) < 4:
             push(engine)
 
     view.subscribe(sink, name="sink")
     push(engine)
-    assert heard == [1, 2, 3, 4]
+    assert received == [1, 2, 3, 4]
 
 
 @each_epoch_committed()
@@ -178,18 +178,18 @@ def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_view_that_was_replaced_are_read_from_files_if_memory_retains_none(tmp_path: Path) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     engine, _ = started(tmp_path, retain=ec.Retain(epochs=0))
     with engine:
         rows = engine.source("b", {"k": pl.Int64}, retained=True)
         engine.view("kept", rows)
         engine.push("b", {"k": [1]})
-        engine.views["kept"].subscribe(heard.append, name="sink", on_schema=heard.append)
+        engine.views["kept"].subscribe(received.append, name="sink", on_schema=received.append)
         kept = engine.view("kept", rows.select(n=pl.col("k") + 1), replace=True)
-        change, delta = heard
+        change, delta = received
         assert (change.after.names(), delta.rows()) == (["n"], [(2, change.epoch, 1)])
         engine.push("b", {"k": [2]})
-        assert delta_epochs(heard[1:]) == [change.epoch, change.epoch + 1]
+        assert delta_epochs(received[1:]) == [change.epoch, change.epoch + 1]
         for since in (None, kept.earliest):
             assert delta_epochs(kept.deltas(since)) == [change.epoch, change.epoch + 1]
 
@@ -211,19 +211,19 @@ def test_other_columns_are_announced_after_a_kill_in_the_epoch_of_the_replacemen
     def other(rows: ec.Collection) -> ec.Collection:
         return rows.select(z="b", a=pl.col("k") * 2).filter(pl.col("a") > least)
 
-    heard: list[Any] = []
+    received: list[Any] = []
     engine, rows = opened(tmp_path / "first")
     with engine:
         view = engine.view("v", rows)
         engine.push("a", [(1, "x")])
-        view.subscribe(heard.append, name="sink", since=0, on_schema=heard.append)
+        view.subscribe(received.append, name="sink", since=0, on_schema=received.append)
         engine.view("v", other(rows), replace=True)
         folder = killed(tmp_path / "first", tmp_path / "second")
     engine, rows = opened(folder)
     with engine:
         view = engine.view("v", other(rows))
         with pytest.raises(ec.EpochGoneError, match=r"other columns from epoch 2 on.*up to 1.*on_schema="):
-            view.subscribe(heard.append, name="sink")
+            view.subscribe(received.append, name="sink")
         again: list[Any] = []
         is_ready = False
 

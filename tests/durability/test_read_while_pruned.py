@@ -105,7 +105,7 @@ def test_a_read_begins_again(name: str, pruned: int, store: Pruned, writer: ec.E
         assert sorted(result.rows()) == sorted(last.rows()) or store.left == 0
 
 
-def test_a_reader_that_is_always_too_slow_is_told_what_to_change(store: Pruned) -> None:
+def test_the_error_of_a_reader_that_is_always_too_slow_names_what_to_change(store: Pruned) -> None:
     store.left = 10_000
     with pytest.raises(
         ec.EpochGoneError, match=rf"deleted what was being read {TRIES} times; retain more commits"

@@ -195,7 +195,7 @@ def test_a_windowed_pipeline_is_killed_at_every_operation(tmp_path: Path) -> Non
 # What is not known
 
 
-def test_where_the_fate_of_an_epoch_cannot_be_told_nothing_more_is_taken(tmp_path: Path) -> None:
+def test_after_an_epoch_whose_fate_is_unknown_nothing_more_is_accepted(tmp_path: Path) -> None:
     store = FailingStore(LocalStore(tmp_path / "kept"))
     running = started(SMALL, store)
     running.push(SMALL.epochs[0], 1)

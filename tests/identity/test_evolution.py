@@ -178,10 +178,10 @@ def test_a_named_subscription_of_a_view_that_is_as_it_was_goes_on(tmp_path: Path
     def views(a: Any) -> Mapping[str, Any]:
         return {"all": a, **counts(a)}
 
-    heard: dict[str, list[int]] = {"all": [], "counts": []}
+    received: dict[str, list[int]] = {"all": [], "counts": []}
 
     def follow(engine: ec.Engine) -> None:
-        for name, rows in heard.items():
+        for name, rows in received.items():
             engine.views[name].subscribe(lambda delta, rows=rows: rows.append(delta.height), name="reader")
 
     with engine_of(tmp_path, OLD, views) as engine:
@@ -190,8 +190,8 @@ def test_a_named_subscription_of_a_view_that_is_as_it_was_goes_on(tmp_path: Path
     with engine_of(tmp_path, {**OLD, "note": pl.String}, views) as engine:
         follow(engine)
         engine.push("a", [(1, 9.0, None, "n")])
-    assert heard["counts"] == [3, 2]
-    assert heard["all"] == [4, 1], "it has another column: what is to come"
+    assert received["counts"] == [3, 2]
+    assert received["all"] == [4, 1], "it has another column: what is to come"
 
 
 TIMED = {"k": pl.String, "x": pl.Int32, "at": pl.Datetime("us")}
@@ -252,16 +252,16 @@ def test_windows_go_on_or_are_refused(view: str, wider: bool, tmp_path: Path) ->
     engine.close()
 
 
-def test_a_named_subscription_that_is_behind_is_told_so(tmp_path: Path) -> None:
+def test_a_named_subscription_that_is_behind_is_refused_with_the_reason(tmp_path: Path) -> None:
     def views(a: Any) -> Mapping[str, Any]:
         return {"all": a}
 
-    heard: list[int] = []
+    received: list[int] = []
     with engine_of(tmp_path, OLD, views) as engine:
-        engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader").close()
+        engine.views["all"].subscribe(lambda delta: received.append(delta.height), name="reader").close()
         engine.push("a", ROWS)
     engine = engine_of(tmp_path, {**OLD, "note": pl.String}, views)
     with pytest.raises(ec.EpochGoneError, match="its present definition begins at epoch 2"):
-        engine.views["all"].subscribe(lambda delta: heard.append(delta.height), name="reader")
+        engine.views["all"].subscribe(lambda delta: received.append(delta.height), name="reader")
     engine.close()
-    assert heard == []
+    assert received == []

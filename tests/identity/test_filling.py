@@ -686,7 +686,7 @@ def test_functions_that_are_the_same_twice_have_states_of_their_own() -> None:
     assert len(ids) == len({id(state) for state in ids.values()})
 
 
-def test_functions_that_cannot_be_told_apart_are_refused() -> None:
+def test_functions_that_cannot_be_distinguished_are_refused() -> None:
     def filtering(lock: Any) -> Any:
         return lambda frame: frame if lock else frame.clear()
 

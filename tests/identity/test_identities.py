@@ -1,4 +1,4 @@
-"""Law: the identity of a node tells what is computed, all of it, and nothing else."""
+"""Law: two nodes have one identity if, and only if, they compute the same."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_who_asked_first_for_an_arrangement_does_not_matter() -> None:
     assert found[0] == found[1]
 
 
-def test_a_percentile_is_told_by_its_source_not_by_the_order_of_sources() -> None:
+def test_a_percentile_is_identified_by_its_source_not_by_the_order_of_sources() -> None:
     found = []
     for names in (["a", "b"], ["b", "a"]):
         engine = ec.Engine()

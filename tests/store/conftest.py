@@ -10,7 +10,7 @@ from s3_server import options_for, s3_server
 
 @pytest.fixture(scope="session")
 def s3_options():
-    """How to reach a server that speaks S3 and has a bucket called ``bucket``."""
+    """How to reach a server with the API of S3 that has a bucket called ``bucket``."""
     with s3_server() as url:
         yield options_for(url)
 

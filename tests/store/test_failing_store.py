@@ -111,7 +111,7 @@ def test_only_some_are_counted(tmp_path):
     assert store.done == [("put", "a"), ("put", "b")]
 
 
-def test_a_taken_name_is_told(tmp_path):
+def test_a_name_that_is_taken_is_refused(tmp_path):
     store = FailingStore(store_at(tmp_path))
     store.put("a", [b"1"])
     with pytest.raises(NameTakenError):

@@ -229,7 +229,7 @@ def test_a_commit_that_fails_is_not_there_and_does_not_come_back(tmp_path, monke
 
 
 def test_a_name_that_is_taken(tmp_path):
-    """By somebody without a lock: told, and what is there stays, also after a power failure."""
+    """A name that a writer without a lock has put is refused, and its file stays, also after a power failure."""
     store = LocalStore(tmp_path)
     with store.lock():
         commit(store, 0)

@@ -39,7 +39,7 @@ def asked(s3_store, monkeypatch):
 
 
 def test_s3_is_asked_for_conditional_writes(s3_store, asked):
-    """One request for a put, refused by the server; one more tells nothing."""
+    """Each put is one request, with the condition that the name is free; the server refuses the second."""
     s3_store.put("commits/1", [b"x"])
     with pytest.raises(NameTakenError):
         s3_store.put("commits/1", [b"x"])
@@ -198,7 +198,7 @@ def test_conflicts_without_end(s3_store, monkeypatch):
 
 
 def test_refusals_of_servers_that_say_less(s3_store, monkeypatch):
-    """Not all that speak S3 name the condition that failed."""
+    """Not all servers with the API of S3 name the condition that failed."""
     _saying(s3_store, monkeypatch, ["PreconditionFailed"])
     with pytest.raises(NameTakenError):
         s3_store.put("commits/1", [b"x"])
@@ -236,7 +236,7 @@ def test_a_trial_whose_response_was_lost(s3_store, monkeypatch, recwarn):
 
 
 def test_a_file_system_without_exclusive_writes(tmp_path):
-    """Files appear whole all the same, and the writer is told."""
+    """Files appear whole all the same, and a writer gets a warning that nothing stops a second one."""
     store = store_at(f"plain://{tmp_path}/checkpoint")
     with pytest.warns(CheckpointWarning, match="only one process writes"), store.lock():
         store.put("pieces/a", [b"x"])
@@ -287,7 +287,7 @@ def test_urls(where, url):
     assert name in [each.name for each in store_at(url).list("pieces/")]
 
 
-def test_passwords_are_not_told():
+def test_passwords_are_not_shown():
     store = store_at("memory://me:secret@here/x")
     assert "secret" not in store.url + repr(store)
 

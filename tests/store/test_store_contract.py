@@ -88,7 +88,7 @@ def test_a_deleted_name_is_free(store):
 
 
 def test_one_of_many_wins(store):
-    """Eight threads want one name: one has it, seven are told, and what lies there is the winner's."""
+    """Of eight threads that put one name one succeeds, seven are refused, and the file is that of the one."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # So that threads meet where Python alone would keep them apart.
     try:
@@ -100,7 +100,7 @@ def test_one_of_many_wins(store):
 
 
 def _race_for_a_name(store, name):
-    """Who of eight threads has it; the others are told, and what lies there is the winner's."""
+    """Let eight threads put one name and check the outcome; return the number of the thread that succeeded."""
     results = race(8, lambda i: store.put(name, [bytes([i]) * 5000]))
     winners = [i for i, result in enumerate(results) if result is None]
     assert len(winners) == 1, results
