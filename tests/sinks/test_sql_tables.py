@@ -47,7 +47,7 @@ def test_two_tables_with_long_names_that_begin_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "match"), [(("A", "a"), "one to databases that ignore case"), (("", "a"), "an empty name")]
 )
-def test_names_that_a_database_does_not_tell_apart_are_refused_at_once(
+def test_names_that_a_database_does_not_distinguish_are_refused_at_once(
     tmp_path: Path, names: tuple[str, str], match: str
 ) -> None:
     engine = ec.Engine()

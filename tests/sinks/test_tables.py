@@ -261,7 +261,7 @@ def test_delta_merges_by_several_keys_of_any_names(tmp_path, names):
 
 
 @pytest.mark.parametrize(("names", "match"), [(("A", "a"), "ignore case"), (("", "b"), "an empty name")])
-def test_names_that_tables_on_files_do_not_tell_apart_are_refused(tmp_path, names, match):
+def test_names_that_tables_on_files_do_not_distinguish_are_refused(tmp_path, names, match):
     pytest.importorskip("deltalake")
     with pytest.raises(SinkError, match=match):
         DeltaTableSink(str(tmp_path / "t"), names, "v", dict.fromkeys(names, pl.Int64()), Origin.of("o"))

@@ -3,7 +3,7 @@
     python -m spark.connected_changes FOLDER [ADDRESS]
 
 Two queries run one after the other: that of ``connected_query`` in ``FOLDER/query``, and one in ``FOLDER/changes`` whose views and
-sources come and go while it runs. It reads what is in ``hits`` and ``names`` there, and adds to the first; its sink writes to ``heard``.
+sources come and go while it runs. It reads what is in ``hits`` and ``names`` there, and adds to the first; its sink writes to ``delivered``.
 The program prints what it sees of the views of each, as JSON.
 """
 
@@ -43,7 +43,7 @@ def seen_of_it(spark: Any, folder: Path) -> dict[str, Any]:
         checkpoint=folder / "checkpoint",
         buckets=3,
         driver_rows=20,
-        on_epoch=Sink(folder / "heard"),
+        on_epoch=Sink(folder / "delivered"),
     )
     identity, seen = query.id, dict[str, Any]()
     query.process_all_available()

@@ -1,4 +1,4 @@
-"""A query under Spark Connect: it reads what is in ``FOLDER/input``; its sink writes to ``FOLDER/heard``."""
+"""A query under Spark Connect: it reads what is in ``FOLDER/input``; its sink writes to ``FOLDER/delivered``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark.doomed_query import HITS, VIEWS, declare
 
 @dataclass
 class Sink:
-    """Writes what it hears to files: it is called in a process of the server, so its own memory is of no use."""
+    """A sink that writes each delta to a file, as it is called in a process of the server and shares no memory with the test."""
 
     folder: Path
 
@@ -56,7 +56,7 @@ def seen_of_it(spark: Any, folder: Path) -> dict[str, Any]:
         buckets=3,
         trigger={"availableNow": True},
         driver_rows=30,
-        on_epoch=Sink(folder / "heard"),
+        on_epoch=Sink(folder / "delivered"),
     )
     query.await_termination()
     seen: dict[str, Any] = {"epoch": query.epoch_number, "session": type(spark).__module__}

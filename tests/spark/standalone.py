@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 PATIENCE = 60.0
 """Seconds that a process of the cluster may take to start."""
 RECOVERY = 20
-"""Seconds after which a new master gives up applications and workers that do not answer; 60 if Spark is not told."""
+"""Seconds after which a new master gives up applications and workers that do not answer; 60 by Spark's default."""
 
 
 class StandaloneCluster:

@@ -136,7 +136,7 @@ def test_what_makes_sense_is_taken(tmp_path: Path) -> None:
     require_sizes(65536, 0)
     for trigger in (None, {"availableNow": True}, {"once": True}, EVERY):
         require_trigger(trigger)
-    for sink in (None, Sink(), lambda *everything: None, functools.partial(print, "heard of"), max):
+    for sink in (None, Sink(), lambda *everything: None, functools.partial(print, "received"), max):
         require_on_epoch(sink)
     for timeout in (None, 0, 0.5, 10):
         require_timeout(timeout)
@@ -189,8 +189,8 @@ def test_nothing_is_left_of_a_query_that_is_refused(spark: Any, feed: Any, check
     assert "heartbeat_seconds='5'" in said(run, one, heartbeat_seconds="5")
     assert "name=''" in said(run, one, name="")
     for interval in ("5 secnds", "5s", "-5 seconds", "1 month"):
-        assert f"'{interval}'" in (told := said(run, one, trigger={"processingTime": interval}))
-        assert told.endswith("or leave it out to run one after the other")
+        assert f"'{interval}'" in (message := said(run, one, trigger={"processingTime": interval}))
+        assert message.endswith("or leave it out to run one after the other")
 
 
 def test_two_queries_have_two_names(spark: Any, feed: Any, checkpoint: Path) -> None:

@@ -119,17 +119,17 @@ def test_rows_that_were_put_and_not_taken(spark: Any, checkpoint: Path) -> None:
     rows = pl.DataFrame({"word": ["a", "b"]})
     with on_spark(declared(), checkpoint=str(checkpoint), buckets=2) as driver:
         driver.push("words", rows, at=at, position=2)
-        heard: list[pl.DataFrame] = []
-        driver.views["counts"].subscribe(heard.append)
+        received: list[pl.DataFrame] = []
+        driver.views["counts"].subscribe(received.append)
         assert driver.push("words", rows[:0], position=2) == 2  # an epoch, in which nothing happens
     arrivals = Arrivals(store_at(checkpoint), declared().sources)
     arrivals.put(2, {"words": rows[:1]}, Planned(instant_of(at), {"words": 3}))
     with on_spark(declared(), checkpoint=str(checkpoint), buckets=2) as driver:
         assert driver.positions == {"words": 3}
         assert sorted(driver.views["counts"].read().rows()) == [("a", 2), ("b", 1)]
-        driver.views["counts"].subscribe(heard.append)
+        driver.views["counts"].subscribe(received.append)
         assert driver.push("words", rows[1:], at=at, position=4) == 4
-    assert [sorted(frame.rows()) for frame in heard] == [[("b", 1, 4, -1), ("b", 2, 4, 1)]]
+    assert [sorted(frame.rows()) for frame in received] == [[("b", 1, 4, -1), ("b", 2, 4, 1)]]
 
 
 def test_what_is_said_of_a_driver_that_is_not_there() -> None:

@@ -179,7 +179,7 @@ def test_the_bank_on_a_cluster(kill: Kill, environment_archive: Path, tmp_path: 
 
 @dataclass
 class InBucket(Doomed):
-    """With its checkpoint in a bucket of a server that speaks S3."""
+    """With its checkpoint in a bucket of a server with the API of S3."""
 
     endpoint: str = ""
     url: str = ""

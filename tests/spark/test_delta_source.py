@@ -155,7 +155,7 @@ def test_a_stream_reads_each_epoch_once_and_goes_on_after_a_restart(spark, write
     assert_frame_equal(pl.concat(consumer.batches), writer.written().sort("_epoch", "key"))
 
 
-def test_a_stream_hears_of_commits_made_while_it_runs(spark, writer, tmp_path):
+def test_a_stream_reads_commits_made_while_it_runs(spark, writer, tmp_path):
     writer.commit(delta(1, ("a", 1)), upto=1)
     seen: list[list[int]] = []
     stream = reading(spark, spark.readStream, writer.path)

@@ -87,7 +87,7 @@ def test_names_that_spark_reads_as_paths_cross_a_python_worker(spark):
     assert_frame_equal(untagged(through.toArrow(), arriving(engine.sources))["names"], NAMES)
 
 
-def test_a_source_named_like_ours_is_told_by_all_its_columns(spark):
+def test_a_source_named_like_ours_is_recognized_by_all_its_columns(spark):
     frame = pl.DataFrame({TAG: [7], "_0": ["mine"]})
     engine = ec.Engine()
     engine.source("odd", frame.schema)

@@ -44,11 +44,11 @@ def assert_same(query: Any, engine: ec.Engine, *, since: int = -1) -> None:
     """Every view has the same deltas, epoch by epoch, and holds the same rows."""
     assert query.epoch_number == engine.epoch_number
     for name, view in engine.views.items():
-        told = {
+        of_query = {
             frame["_epoch"][0]: counted([frame.drop("_epoch")]) for frame in query.view(name).deltas(since)
         }
         own = {frame["_epoch"][0]: counted([frame.drop("_epoch")]) for frame in view.deltas(since)}
-        assert told == own, name
+        assert of_query == own, name
         assert counted([query.view(name).read()]) == counted([view.read()]), name
 
 
@@ -172,8 +172,8 @@ def test_sources_joins_and_sessions(spark: Any, feed: Any, checkpoint: Path) -> 
     embedded.advance("lines", ec.END_OF_TIME)
     untimed = ("pane_processing_time",)
     for name, view in embedded.views.items():
-        told = counted([frame.drop(untimed, strict=False) for frame in query.view(name).deltas()])
-        assert told == counted([frame.drop(untimed, strict=False) for frame in view.deltas()]), name
+        of_query = counted([frame.drop(untimed, strict=False) for frame in query.view(name).deltas()])
+        assert of_query == counted([frame.drop(untimed, strict=False) for frame in view.deltas()]), name
     assert query.watermarks == embedded.watermarks
     assert query.ledger().sort("row", "reason").equals(embedded.ledger().sort("row", "reason"))
     assert query.ledger("lines").height == embedded.ledger("lines").height > 0
@@ -282,50 +282,50 @@ def list_without_epochs(frames: Any) -> list[pl.DataFrame]:
     return [frame.drop("_epoch") for frame in frames]
 
 
-# Who hears of it
+# Sinks
 
 
-def test_a_sink_hears_of_every_epoch(spark: Any, feed: Any, checkpoint: Path) -> None:
-    heard: list[tuple[str, int, Any]] = []
+def test_a_sink_receives_every_epoch(spark: Any, feed: Any, checkpoint: Path) -> None:
+    received: list[tuple[str, int, Any]] = []
 
-    def hear(view: str, delta: Any, epoch: int) -> None:
-        heard.append((view, epoch, counted([pl.from_arrow(delta.toArrow())])))  # type: ignore[list-item]
+    def receive(view: str, delta: Any, epoch: int) -> None:
+        received.append((view, epoch, counted([pl.from_arrow(delta.toArrow())])))  # type: ignore[list-item]
 
     epochs = events(3)
     stream = feed([rows["events"] for rows in epochs])
     query = run(
-        declared(chain), {"events": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, on_epoch=hear
+        declared(chain), {"events": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, on_epoch=receive
     )
     query.await_termination()
-    told = {(view, epoch): rows for view, epoch, rows in heard}
+    delivered = {(view, epoch): rows for view, epoch, rows in received}
     wanted = pushed(chain, epochs)
     for name, view in wanted.views.items():
         for delta in view.deltas(since=0):
-            assert told[name, delta["_epoch"][0]] == counted([delta])
+            assert delivered[name, delta["_epoch"][0]] == counted([delta])
 
 
-def test_a_sink_hears_of_the_end(spark: Any, feed: Any, checkpoint: Path) -> None:
-    heard: list[tuple[str, int]] = []
+def test_a_sink_receives_the_epoch_of_the_end(spark: Any, feed: Any, checkpoint: Path) -> None:
+    received: list[tuple[str, int]] = []
 
     def hourly(engine: ec.Engine) -> None:
         source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")
         windows = source.window(ec.fixed("1h")).trigger(ec.after_watermark()).lateness("0s")
         engine.view("counts", windows.group_by("key").agg(n=pl.len()))
 
-    def hear(view: str, delta: Any, epoch: int) -> None:
-        heard.append((view, epoch))
+    def receive(view: str, delta: Any, epoch: int) -> None:
+        received.append((view, epoch))
 
     stream = feed([pl.DataFrame({"key": ["a", "b"], "at": [NOON, NOON]})])
     query = run(
-        declared(hourly), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, on_epoch=hear
+        declared(hourly), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE, on_epoch=receive
     )
     query.await_termination()
-    assert not heard
+    assert not received
     assert query.finish() == 2
-    assert heard == [("counts", 2)]
+    assert received == [("counts", 2)]
 
 
-def test_windows_are_told_to_speak(spark: Any, feed: Any, checkpoint: Path) -> None:
+def test_windows_are_emitted_on_request(spark: Any, feed: Any, checkpoint: Path) -> None:
     def by_hand(engine: ec.Engine) -> None:
         source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")
         windows = source.window(ec.fixed("1h")).trigger(ec.repeat(ec.signal()))
@@ -348,15 +348,15 @@ def test_a_word_that_no_window_waits_for_is_refused_at_once(spark: Any, feed: An
         source = engine.source("hits", {"key": pl.String, "at": pl.Datetime("us")}, event_time="at")
         engine.view("plain", source.group_by("key").agg(n=pl.len()))
         windows = source.window(ec.global_window()).trigger(ec.repeat(ec.signal()))
-        engine.view("told", windows.group_by("key").agg(n=pl.len()))
+        engine.view("signalled", windows.group_by("key").agg(n=pl.len()))
 
     stream = feed([pl.DataFrame({"key": ["a"], "at": [NOON]})])
     query = run(declared(both), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
     query.await_termination()
     for asked, said in (
         (("plain",), "not grouped by windows"),
-        (("told", ("a", "b")), "has 2 values"),
-        (("told", None, NOON), "leave out window="),
+        (("signalled", ("a", "b")), "has 2 values"),
+        (("signalled", None, NOON), "leave out window="),
         (("none",), "there is no view 'none'"),
     ):
         with pytest.raises(InputError, match=said):

@@ -196,7 +196,7 @@ def test_a_view_that_is_new_has_nothing_to_be_read(tmp_path: Path) -> None:
     assert dict(only) == {}
 
 
-def test_who_follows_hears_that_the_plan_has_changed(tmp_path: Path) -> None:
+def test_a_reader_raises_when_the_plan_has_changed(tmp_path: Path) -> None:
     with counting(tmp_path, ["counts"]) as engine:
         engine.push("rows", {"k": [1, 2]})
     view = spark_bridge.views(counting(None, ["counts"]), tmp_path)["counts"]

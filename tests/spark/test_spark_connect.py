@@ -78,7 +78,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, server: list[str]) -> dict[str
         (folder / "changes" / name).mkdir(parents=True)
         write_one_file(frame, folder / "changes" / name / "0.parquet", 0)
     for name in ("query", "changes"):
-        (folder / name / "heard").mkdir()
+        (folder / name / "delivered").mkdir()
     return {name: Ran(folder / name, seen) for name, seen in run_program(folder, server).items()}
 
 
@@ -97,8 +97,8 @@ def test_views_are_the_same_as_embedded(ran: dict[str, Ran]) -> None:
     )
     for name, view in engine.views.items():
         for delta in view.deltas(since=0):
-            heard = pl.read_parquet(folder / "heard" / f"{name}-{delta['_epoch'][0]}.parquet")
-            assert counted([heard]) == counted([delta])
+            delivered = pl.read_parquet(folder / "delivered" / f"{name}-{delta['_epoch'][0]}.parquet")
+            assert counted([delivered]) == counted([delta])
     refused = engine.ledger().filter(pl.col("_epoch") == engine.epoch_number).height
     assert seen["progress"] == [engine.epoch_number, engine.epoch_number - 1, frames[-1].height, refused]
     assert seen["finished"] == engine.advance("hits", ec.END_OF_TIME)
@@ -118,8 +118,8 @@ def test_views_and_sources_come_and_go(ran: dict[str, Ran]) -> None:
     assert seen["read"] == {name: rows_of(view.read()) for name, view in engine.views.items()}
     assert seen["holds"] == []
     for name, by_epoch in seen["deltas"].items():
-        heard = {path.stem.rpartition("-")[2]: path for path in (folder / "heard").glob(f"{name}-*")}
-        assert {epoch: rows_of(pl.read_parquet(path)) for epoch, path in heard.items()} == by_epoch
+        delivered = {path.stem.rpartition("-")[2]: path for path in (folder / "delivered").glob(f"{name}-*")}
+        assert {epoch: rows_of(pl.read_parquet(path)) for epoch, path in delivered.items()} == by_epoch
 
 
 def run_program(folder: Path, server: list[str]) -> dict[str, dict[str, Any]]:

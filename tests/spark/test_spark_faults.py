@@ -235,8 +235,8 @@ def test_where_the_fate_of_an_epoch_is_not_known_it_is_asked_for_anew(tmp_path: 
     offering = opened(store)
     offering.offer(0, {"hits": HITS[0]})
     # The record of the second epoch is there, and then nothing can be written or read any more.
-    told = len(list((tmp_path / "undisturbed").glob("deltas/*/000000000002-*")))
-    store.fail_at, store.when, store.lasting = len(store.done) + 1 + told + 1, "after", True
+    delta_files = len(list((tmp_path / "undisturbed").glob("deltas/*/000000000002-*")))
+    store.fail_at, store.when, store.lasting = len(store.done) + 1 + delta_files + 1, "after", True
     with pytest.raises(CheckpointError, match="unknown whether epoch 2 is committed"):
         offering.offer(1, {"hits": HITS[1]})
     assert store.done[store.fail_at] == ("put", "commits/000000000002.json")
@@ -295,7 +295,7 @@ def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(
         assert memory(sleeper) == before
     last = len(MORE)
     assert seen_since(tmp_path / "shared", last - 1) == {
-        name: {last: told[last]} for name, told in expected["said"].items()
+        name: {last: by_epoch[last]} for name, by_epoch in expected["said"].items()
     }
     assert held(PLAN, store) == expected["held"]
 
@@ -361,7 +361,9 @@ def test_what_an_epoch_goes_on_from_is_not_swept_away_under_it(elsewhere: bool, 
     CommitLog(LocalStore(folder), full_every=1).sweep(keep=1, grace=3600)
     assert len(list(folder.rglob("*.arrow"))) < before
     found = seen_since(folder, len(frames) - 1)
-    assert found == {name: {len(frames): told[len(frames)]} for name, told in expected["said"].items()}
+    assert found == {
+        name: {len(frames): by_epoch[len(frames)]} for name, by_epoch in expected["said"].items()
+    }
     assert held(PLAN, LocalStore(folder)) == expected["held"]
 
 
@@ -413,7 +415,9 @@ def test_a_driver_is_killed_while_it_sweeps(tmp_path: Path) -> None:
         assert store.has_failed == (number < len(done))
         sweeping(LocalStore(folder), frames)
         found = seen_since(folder, len(frames) - 1)
-        assert found == {name: {4: told[4]} for name, told in expected["said"].items()}, store.done[number:]
+        assert found == {name: {4: by_epoch[4]} for name, by_epoch in expected["said"].items()}, store.done[
+            number:
+        ]
         assert held(PLAN, LocalStore(folder)) == expected["held"]
         shutil.rmtree(folder)
 

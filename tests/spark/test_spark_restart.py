@@ -45,13 +45,13 @@ def test_spark_cannot_begin_anew_where_epochs_are_committed(spark: Any, feed: An
     assert_whole(again)
 
 
-def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpoint: Path) -> None:
-    heard: list[tuple[str, int, Any]] = []
+def test_a_sink_that_fails_receives_the_same_again(spark: Any, feed: Any, checkpoint: Path) -> None:
+    received: list[tuple[str, int, Any]] = []
 
     def fails_once(view: str, delta: Any, epoch: int) -> None:
         rows = counted([pl.DataFrame(delta.toArrow())])
-        is_first = (view, epoch) not in [(view, epoch) for view, epoch, _ in heard]
-        heard.append((view, epoch, rows))
+        is_first = (view, epoch) not in [(view, epoch) for view, epoch, _ in received]
+        received.append((view, epoch, rows))
         if is_first and view == VIEWS[1]:
             raise RuntimeError(f"the sink is full at epoch {epoch}")
 
@@ -66,9 +66,11 @@ def test_a_sink_that_fails_is_told_the_same_again(spark: Any, feed: Any, checkpo
     assert_whole(query)
     for name in VIEWS:
         for delta in query.view(name).deltas(since=0):
-            told = [rows for view, epoch, rows in heard if (view, epoch) == (name, delta["_epoch"][0])]
-            assert told
-            assert all(rows == counted([delta]) for rows in told)
+            deliveries = [
+                rows for view, epoch, rows in received if (view, epoch) == (name, delta["_epoch"][0])
+            ]
+            assert deliveries
+            assert all(rows == counted([delta]) for rows in deliveries)
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
@@ -248,8 +250,8 @@ def assert_whole(query: Any) -> None:
         engine.push("hits", frame)
     assert query.epoch_number == engine.epoch_number
     for name, view in engine.views.items():
-        told = {frame["_epoch"][0]: counted([frame]) for frame in query.view(name).deltas()}
-        assert told == {frame["_epoch"][0]: counted([frame]) for frame in view.deltas()}
+        of_query = {frame["_epoch"][0]: counted([frame]) for frame in query.view(name).deltas()}
+        assert of_query == {frame["_epoch"][0]: counted([frame]) for frame in view.deltas()}
         assert counted([query.view(name).read()]) == counted([view.read()])
 
 

@@ -172,12 +172,12 @@ def test_a_query_sweeps_while_it_runs(
     spark: Any, feed: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "EVERY", 2)
-    heard: list[int] = []
+    delivered_epochs: list[int] = []
     epochs = events(7, 30)
     query = run(
         declared_by(chain), {"events": feed([rows["events"] for rows in epochs])},
         checkpoint=ec.Checkpoint(checkpoint, keep=1, grace="0s"), buckets=2, trigger=ONCE,
-        on_epoch=lambda view, delta, epoch: heard.append(epoch),
+        on_epoch=lambda view, delta, epoch: delivered_epochs.append(epoch),
     )  # fmt: skip
     query.await_termination()
     assert sum(one.freed_files for one in query.recent_progress()) > 0
@@ -187,4 +187,4 @@ def test_a_query_sweeps_while_it_runs(
     embedded = pushed(chain, epochs)
     for name, view in embedded.views.items():
         assert counted([query.view(name).read()]) == counted([view.read()])
-    assert pl.Series(heard).unique().sort().to_list() == list(range(1, 8))
+    assert pl.Series(delivered_epochs).unique().sort().to_list() == list(range(1, 8))
