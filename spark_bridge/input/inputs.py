@@ -268,7 +268,7 @@ def _check_kind(name: str, frame: Any, is_streaming: bool | None) -> None:
 
 
 def _check_names(source: Source, frame: DataFrame) -> None:
-    """Check that Spark can tell the columns apart and name them.
+    """Check that Spark can distinguish the columns and name them.
 
     Raises:
         InputError: names differ only in case, or one is empty.

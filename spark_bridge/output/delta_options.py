@@ -49,7 +49,7 @@ class ReadOptions:
 
     ``since`` is the epoch after which deltas begin; None for deltas from now on, and for those that follow the contents, if
     ``has_contents``. ``version`` is the epoch whose contents are read in place of deltas, -1 for the last one, None for deltas.
-    ``app`` declares the view. ``keys`` are those by which updates are told from deletions and insertions, if ``change_types``.
+    ``app`` declares the view. ``keys`` are those by which updates are distinguished from deletions and insertions, if ``change_types``.
     ``since_name`` and ``until_name`` are the options by which ``since`` and ``until`` were given.
     """
 

@@ -10,13 +10,13 @@ only committed epochs are read, so a query that is restarted continues from its 
 Options: ``path``, a folder or url of a checkpoint, and ``view``; ``since``, the epoch after which to begin (by default with
 the first, 0), or ``latest`` for only new epochs, or ``contents`` for the contents and then new epochs, both fixed when the
 query's first micro-batch is done; ``until``, for ``spark.read``, the last epoch; ``startingEpoch`` and ``endingEpoch``, the first
-and the last epoch; ``changeTypes`` for ``_change_type`` in place of ``_diff``, with ``key`` to tell updates;
+and the last epoch; ``changeTypes`` for ``_change_type`` in place of ``_diff``, with ``key`` to recognize updates;
 ``maxEpochsPerTrigger``, for ``spark.readStream`` of PySpark 4.2 and newer; ``versionAsOf``, for ``spark.read``, an epoch or
 ``latest``, for contents in place of deltas, with ``app``, the module that declares the view. Other options and epochs that are
 still to come are refused.
 
 Of a schema that is given, as by ``spark.read.schema("ip string, _diff bigint")``, only those columns are read: Spark does not
-tell sources in Python which ones a query needs. It passes them conditions on ``_epoch`` from PySpark 4.1 on.
+pass to sources in Python which ones a query needs. It passes them conditions on ``_epoch`` from PySpark 4.1 on.
 
 Rows of a micro-batch have no order: ``_epoch`` orders them. An epoch is never in two micro-batches.
 """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from evercurrent.core.data.errors import EvercurrentError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""The environment variable by which a process of PySpark is told to show an error without its traceback."""
+"""The environment variable that has a process of PySpark show an error without its traceback."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import sys
 
 PORT, SECRET = "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET"
 SOCKET = "PYTHON_WORKER_FACTORY_SOCK_PATH"
-"""The environment variables that tell a worker started by Spark how to connect: by TCP, or to a Unix domain socket."""
+"""The environment variables that give a worker started by Spark its connection: by TCP, or to a Unix domain socket."""
 
 
 def as_program(folder: str, python: str = sys.executable) -> str:

@@ -1,6 +1,6 @@
 """How Spark writes the files of its own checkpoint on this machine: without a program that is started for each of them.
 
-Hadoop has two interfaces to a file system. By the one that Spark takes unless told otherwise (``FileContext``), each file of the
+Hadoop has two interfaces to a file system. By the one that Spark takes by default (``FileContext``), each file of the
 checkpoint of a query, of which a micro-batch writes three, has ``readlink`` run eight times and ``chmod`` twice, each a process, one
 after the other. By the other one (``FileSystem``) ``chmod`` is run twice. Both write under another name first, and rename. A micro-batch
 of 60 rows took 200 ms, and takes 120.

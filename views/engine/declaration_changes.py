@@ -156,7 +156,7 @@ class Changes:
         """Return the plan and its circuit before a change.
 
         Raises:
-            PlanError: functions of users cannot be told apart.
+            PlanError: functions of users cannot be distinguished.
         """
         try:
             return Before.of(self._plan, self._running.current())

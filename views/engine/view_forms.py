@@ -72,7 +72,7 @@ class TableForms(ABC):
         return self.read().height
 
     def __bool__(self) -> bool:
-        """Return that a view is there, with rows or without; ``len(view) == 0`` tells whether it is empty."""
+        """Return that a view is there, with rows or without; ``len(view) == 0`` is true of an empty one."""
         return True
 
 

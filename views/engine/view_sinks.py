@@ -87,7 +87,7 @@ class Outputs(ABC):
         Args:
             url: of SQLAlchemy, such as ``postgresql+psycopg://user@host/name`` or ``sqlite:///orders.db``, or an engine of it.
             table: the name of the table, which no other view writes.
-            key: the columns that tell rows apart; by default those of the view, if it is a grouping or an upsert source.
+            key: the columns that identify a row; by default those of the view, if it is a grouping or an upsert source.
             retry: how long to leave a database alone that failed.
 
         Raises:
@@ -114,7 +114,7 @@ class Outputs(ABC):
         Args:
             path: the path or url of the table.
             mode: "merge", a row per key; "append", the deltas with ``_epoch`` and ``_diff``.
-            key: for "merge", the columns that tell rows apart; by default those of the view.
+            key: for "merge", the columns that identify a row; by default those of the view.
             storage_options: of the object store, as deltalake takes them.
             retry: how long to leave a store alone that failed.
 
@@ -149,7 +149,7 @@ class Outputs(ABC):
         Args:
             table: the name of the table, with its namespace: ``shop.hits``.
             catalog: a catalog of pyiceberg, or the properties that ``load_catalog`` takes.
-            key: the columns that tell rows apart; by default those of the view.
+            key: the columns that identify a row; by default those of the view.
             retry: how long to leave a catalog alone that failed.
 
         Raises:
@@ -208,7 +208,7 @@ class Outputs(ABC):
                 ``{"kafka.bootstrap.servers": "host:9092"}``.
             mode: "changes", rows with ``_epoch`` and ``_diff``, of an epoch the retractions first; "upserts", for a compacted
                 topic: the row of each key that has changed, and null for one that has none now.
-            key: the columns that tell rows apart; by default those of the view. "changes" need none.
+            key: the columns that identify a row; by default those of the view. "changes" need none.
             retry: how long to leave a broker alone that failed.
 
         Raises:

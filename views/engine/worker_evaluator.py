@@ -52,7 +52,7 @@ class WorkerEvaluator:
         fills: Fills | None = None,
         before: WorkerEvaluator | None = None,
     ) -> None:
-        # It raises if functions cannot be told apart: states are identified by what they compute, as in a checkpoint.
+        # It raises if functions cannot be distinguished: states are identified by what they compute, as in a checkpoint.
         plan_record(plan, compiled)
         self.compiled = compiled
         self._numbers = {view: number for number, view in enumerate(plan.views)}

@@ -37,7 +37,7 @@ def lake_type(dtype: pl.DataType) -> pl.DataType:
 
 
 def require_lake_types(place: str, schema: Mapping[str, pl.DataType]) -> None:
-    """Check that a table holds each value of these columns exactly, and tells the columns apart.
+    """Check that a table holds each value of these columns exactly, and distinguishes the columns.
 
     Raises:
         SinkError: it does not; names the column.

@@ -1,4 +1,4 @@
-"""Epochs of one number are told apart: of other checkpoints, of those before a backup was restored, of other views."""
+"""Epochs of one number are distinguished: of other checkpoints, of those before a backup was restored, of other views."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BEFORE_ALL = -1
 
 
 class Origin:
-    """Tells the epochs of a view in a checkpoint apart from those of the same numbers that come from elsewhere.
+    """The identity of the epochs of a view in a checkpoint, which distinguishes them from those of the same numbers elsewhere.
 
     A sink keeps the token of its last epoch beside the number. The number alone does not suffice: a checkpoint that was deleted
     counts from 1 again, one that was restored from a backup repeats the numbers since with other rows, and of a copy and its

@@ -56,7 +56,7 @@ def shown_url(url: sa.URL) -> str:
 
 
 def require_names(place: str, table: str, columns: Iterable[str], dialect: str) -> None:
-    """Check that a database can tell the columns of a table apart, which most do not if only their case differs.
+    """Check that a database distinguishes the columns of a table, which most do not if only their case differs.
 
     Raises:
         SinkError: it cannot; names the column.
