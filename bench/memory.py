@@ -17,12 +17,12 @@ _FORGETS = Path("/proc/self/clear_refs")
 
 
 def resident() -> int:
-    """What is resident now; where the system does not tell, the peak so far, which can only be larger."""
+    """What is resident now; where the system does not report it, the peak so far, which can only be larger."""
     return _field("VmRSS") if _STATUS.exists() else _peak_by_usage()
 
 
 def own() -> int:
-    """What is resident and the process's own, without mapped files; where the system does not tell, all."""
+    """What is resident and the process's own, without mapped files; where the system does not report it, all."""
     return _field("RssAnon") if _STATUS.exists() else _peak_by_usage()
 
 

@@ -1,4 +1,4 @@
-"""The Spark session that all contenders share, their input stream, and the times that Spark itself tells."""
+"""The Spark session that all contenders share, their input stream, and the times that Spark itself reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How fast is a chain of two groupings, beside a batch evaluation, recomputation and other engines?
 
 Count and sum by key, then the histogram of the counts (keys and sum of sums per count), from CSV files.
-Every run of every contender must end with the right histogram; those that can tell must have had it right
-after every file.
+Every run of every contender must end with the right histogram; those that report one after every file must
+have had it right each time.
 """
 
 from __future__ import annotations

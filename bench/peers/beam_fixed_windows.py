@@ -3,12 +3,12 @@
 Two forms, of the same definition:
 
 - `stream`: a TestStream. The direct runner has no other source that is handed elements and a watermark step by
-  step, and for it takes its streaming executor (BundleBasedDirectRunner), the only one that speaks before all
-  rows are in. Each epoch is one bundle of elements, then the watermark. Early and late panes follow each bundle
-  that brought rows (AfterCount(1)), the one on time is always spoken; timers of processing time instead were
+  step, and for it takes its streaming executor (BundleBasedDirectRunner), the only one that emits panes before
+  all rows are in. Each epoch is one bundle of elements, then the watermark. Early and late panes follow each bundle
+  that brought rows (AfterCount(1)), the one on time is always emitted; timers of processing time instead were
   slower at as many panes. It runs until its time is over; counted are the epochs that were then worked off.
 - `batch`: rows at once, in the executor that the direct runner takes for bounded input (FnApiRunner). It groups
-  when all rows are in, and then speaks twice per window: nothing is current before that, no pane is late.
+  when all rows are in, and then emits two panes per window: nothing is current before that, no pane is late.
 
 Measured: `stream` from the first element that goes in, `batch` from the call of run, to the last pane of
 what is counted. Not measured: start of the process, imports, making elements and pipeline. The last pane of
@@ -50,7 +50,7 @@ class TimeIsOverError(Exception):
 
 
 class Progress:
-    """What the pipeline tells; Beam works in threads of this process, so that it can."""
+    """What the pipeline reports, by the memory that it shares: Beam works in threads of this process."""
 
     limit = 0.0
     is_over = False

@@ -1,8 +1,8 @@
 """Bytewax: two keyed stateful steps, one worker; every file is one batch.
 
-Bytewax has no retractions of its own, so the first step emits what it said before with -1 and what it says
-now with +1, and the second adds them up; each speaks once per key and batch, which is the least that can be
-said. Keys must be strings. Measured: from the declaration of the flow to its end, reading with the csv
+Bytewax has no retractions of its own, so the first step emits its previous row with -1 and the present one
+with +1, and the second adds them up; each emits once per key and batch, which is the least that is
+possible. Keys must be strings. Measured: from the declaration of the flow to its end, reading with the csv
 module included. Not measured: start of the process, imports. One worker, since the files are one stream in
 order: a second was no faster.
 """

@@ -1,7 +1,7 @@
 """evercurrent on the chain: count and sum by key, then the histogram of the counts; every file is one epoch.
 
 Measured: from the making of the engine to the view as a frame, reading the files with polars included: a
-thread reads one file ahead (how long epochs waited for it is told apart as `waiting`). A subscriber receives
+thread reads one file ahead (how long epochs waited for it is reported as `waiting`). A subscriber receives
 the delta of every epoch. Not measured: start of the process, imports, and the check that follows: the deltas
 are added up epoch by epoch, and the harness compares each sum with the truth after that file.
 """

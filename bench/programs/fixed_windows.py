@@ -1,8 +1,8 @@
 """evercurrent on fixed windows with early, on-time and late panes, accumulating; count and sum by key.
 
-An epoch takes its rows, then moves the watermark by hand, then speaks: early panes where rows came, one on
-time, late ones where late rows came, and one when the window closes. Those on time and at closing are spoken
-even if nothing new came (`always`), since Beam always speaks on time; so is what pane it is, as in Beam.
+An epoch takes its rows, then moves the watermark by hand, then emits: early panes where rows came, one on
+time, late ones where late rows came, and one when the window closes. Those on time and at closing are emitted
+even if nothing new came (`always`), since Beam always has one on time; each has its number and timing, as in Beam.
 Measured: all calls of `push` together. Not measured: start of the process, imports, making the frames, and
 the check that follows: the last pane of each key and window is compared with one polars evaluation of all
 rows, and no row may have been refused.

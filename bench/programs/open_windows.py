@@ -1,16 +1,16 @@
 """The cost of a small epoch while many windows are open: fixed windows of a minute, or sessions with that gap.
 
 Rows come out of order by up to hours, so that windows stay open: half of them are still before their end, where
-they speak early, every minute of processing time; half are past it, where they are refined until the allowed
+they fire early, every minute of processing time; half are past it, where they are refined until the allowed
 lateness is over. An epoch is a minute of event time and of processing time and has 1,000 rows: 500 open a
 window, 500 go into any that is open. So in each the watermark moves on by a minute, what got rows in the
-epoch before and is before its end is due and speaks early, what got late rows speaks again, 500 windows pass
+epoch before and is before its end is due and fires early, what got late rows fires again, 500 windows pass
 their end and 500 close. Panes retract.
 
 Loaded first: as many minutes as windows stay open. Then 20 epochs that are not counted, then the measured
 ones. Measured: each call of `push`, alone. Not measured: making the frames, loading (reported beside), and
 the check that follows: a last epoch without rows in which everything is due, and the view compared with one
-polars evaluation of all rows. Merges of runs fall into the mean and mostly not into the median: both are told.
+polars evaluation of all rows. Merges of runs fall into the mean and mostly not into the median: both are reported.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Loaded first: every key once. Then 20 epochs that are not counted, then the measured ones, keys uniform over all.
 Measured: each call of `push`, alone. The threads ask for one view, the histogram (small) or the counts by key (a row for
-each key), and end when the last epoch is done; how many snapshots they took, and of how many epochs, is told too. One
+each key), and end when the last epoch is done; how many snapshots they took, and of how many epochs, is reported too. One
 snapshot of before the last epochs, and the deltas since, are added up and compared with the view at the end.
 """
 

@@ -2,7 +2,7 @@
 
 Count and sum by integer key, and the histogram of the counts, keys uniform over twice as many as there are rows, in epochs
 that are small beside the limit. Loaded first: 20 epochs over a thousand keys. Measured after each push from then on: the
-memory that is the process's own (`RssAnon`), less what it was then. Mapped files are told apart (`RssFile`): their pages are the
+memory that is the process's own (`RssAnon`), less what it was then. Mapped files are reported beside it (`RssFile`): their pages are the
 system's page cache, which it takes back when memory is short. The view is compared with one polars evaluation.
 """
 

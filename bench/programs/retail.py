@@ -3,7 +3,7 @@
 Its four views (invoices, customers, tiers, countries) are chained, so one line can touch all of them.
 Measured: pushing all lines, slices of so many lines each, or (0) all of them in one epoch. Not measured:
 reading the file, building the engine, reading the views. Afterwards customers and revenue of the tiers are
-compared with the lines themselves, and a digest of each view is told, floats rounded to the sixth decimal,
+compared with the lines themselves, and a digest of each view is reported, floats rounded to the sixth decimal,
 for the harness to compare the splits by.
 """
 

@@ -3,7 +3,7 @@
 Retracting: a hit that extends a session, or joins two, takes back what they were counted as. Nothing closes,
 since no lateness is given. Measured: from the making of the engine to the view as a frame, reading the files
 with polars and turning seconds into times included: a thread reads one file ahead (how long epochs waited
-for it is told apart as `waiting`). A subscriber receives the delta of every epoch. Not measured: start of
+for it is reported as `waiting`). A subscriber receives the delta of every epoch. Not measured: start of
 the process, imports, and the check that follows: the deltas are added up epoch by epoch, and the harness
 compares each sum with the truth after that file.
 """

@@ -3,7 +3,7 @@
 Loaded first, in epochs of 500,000 rows: every key once, in scattered order. Then 20 epochs that are not
 counted, then the measured ones, keys uniform over all. Measured: each call of `push`, alone. Not measured:
 making the frames, loading (reported beside), reading the view. Merges of runs fall into the mean and mostly
-not into the median: both are told. With `--checkpoint` the engine has one, in the folder for temporary files, and every epoch
+not into the median: both are reported. With `--checkpoint` the engine has one, in the folder for temporary files, and every epoch
 is on disk when `push` returns.
 """
 
