@@ -139,7 +139,7 @@ SIZES = tuple(enumerate((3000, 700, 40, 900, 3, 3000, 700, 60, 2500)))
 def test_rows_of_a_key_stay_in_their_order(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In states of several levels; with little memory the small runs alone are merged."""
+    """Rows of a key keep their order when runs are merged, also where so little memory is allowed that only the small runs are."""
     monkeypatch.setattr(merging, "MOST_MERGED", most)
     most_runs: list[int] = []
     turns = iter(range(1, 100))
@@ -186,7 +186,7 @@ def test_what_cancels_is_gone_and_nothing_is_written_twice(tmp_path: Path) -> No
 
 
 def test_runs_that_cancel_leave_no_piece() -> None:
-    """Also in several buckets, beside states whose spines the checkpoint does not describe."""
+    """Runs that add up to nothing leave no piece, in each bucket by itself; states that are not recorded as spines keep all pieces."""
     store, layout = MemoryStore(), Layout()
     keys = Keys(np.array([1, 2, 3], np.uint64))
     frames = [

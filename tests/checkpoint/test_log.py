@@ -133,7 +133,7 @@ def test_the_error_about_an_unknown_epoch_names_those_there_are() -> None:
 
 @pytest.mark.parametrize("ahead", [(1,), (1, 2), (3,)])
 def test_of_two_who_go_on_from_one_commit_one_gets_it(ahead: tuple[int, ...]) -> None:
-    """Whatever epochs they have come to: the second has come to epoch 2."""
+    """Of two writers that continue from one commit the second is refused, whatever epochs the first has committed."""
     store = MemoryStore()
     one, other = CommitLog(store), CommitLog(store)
     one.append(a_commit(0))
@@ -186,7 +186,7 @@ def test_a_put_whose_answer_was_lost_is_found_to_be_done() -> None:
 
 
 def test_a_checkpoint_that_was_deleted_in_use_is_not_begun_anew() -> None:
-    """Its next commit would name states in files that are gone."""
+    """A writer whose checkpoint was deleted gets an error and writes nothing: its next commit would name states in files that are gone."""
     store = MemoryStore()
     log = CommitLog(store)
     log.append(a_commit(0))
@@ -204,7 +204,7 @@ def test_a_checkpoint_that_was_deleted_in_use_is_not_begun_anew() -> None:
 
 
 def test_a_folder_that_was_emptied_in_use_gets_no_commit(tmp_path: Any) -> None:
-    """Also not by the holder of its lock, who writes files together with a record."""
+    """A writer that holds the lock of a folder that was emptied gets an error, and its files are not left there."""
     store = LocalStore(tmp_path / "checkpoint")
     log = CommitLog(store)
     with store.lock():
@@ -502,7 +502,7 @@ def test_a_checkpoint_that_another_process_begins_at_the_same_time(commits: int)
 
 
 def test_files_of_a_commit_to_come_stay_where_other_writers_are_not_excluded() -> None:
-    """Once a sweep beside a writer, in an object store, deleted what that one's next commit named."""
+    """Where a store cannot exclude other writers, a sweep leaves files that no commit names for ten minutes, as they may be of a commit to come."""
     store = MemoryStore()
     log = CommitLog(store)
     log.append(a_commit(1))

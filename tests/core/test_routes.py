@@ -167,7 +167,7 @@ def assert_buckets_agree(
     buckets: int,
     keep_by: Sequence[str] | None = None,
 ) -> int:
-    """From an epoch on, buckets that know nothing of each other say together what the whole says, and keep what it keeps."""
+    """Check that from an epoch on independent buckets together emit what one circuit emits, and hold what it holds."""
     (name,) = plan.views
     whole, split = Driven(plan), None
     last = Step({source: frame.clear() for source, frame in steps[-1].rows.items()}, at=steps[-1].at)
@@ -310,7 +310,7 @@ def test_what_is_kept_by_key_is_in_the_bucket_of_the_key(name: str, buckets: int
 
 
 def test_rows_that_are_identified_as_a_whole_are_in_the_bucket_of_the_row() -> None:
-    """Retractions that are checked, rows that are there once, numbers of different values of all rows."""
+    """Distinct rows, and rows of a source whose retractions are checked, are in the bucket of the hash of the whole row."""
     for made in (lambda a: a.unique(), lambda a: a.filter(pl.col("v") > 0)):
         engine = ec.Engine()
         source = engine.source("a", COLUMNS, kind="diffs", event_time="at")
@@ -346,7 +346,7 @@ def test_buckets_in_which_nothing_is_due_sleep() -> None:
 
 
 def assert_holds_agree(plan: Plan, steps: list[Step], stop: int, buckets: int) -> None:
-    """The least of what the buckets say holds the watermark back as the whole does."""
+    """Check that the buckets together hold the watermark back exactly as far as one circuit does."""
     (name,) = plan.views
     whole, split = Driven(plan), None
     (grouping,) = whole.compiled.trackers
@@ -375,7 +375,7 @@ def test_what_the_buckets_hold_back_is_what_the_whole_holds_back(run: Run, at: t
 
 
 def test_a_bucket_that_sleeps_holds_back_what_the_clock_reaches_then() -> None:
-    """Dated by their starts, sessions hold a watermark that passes these long before they are due."""
+    """The watermark of sessions that are dated by their starts is held back by a bucket that did not step, as by one circuit."""
     engine = ec.Engine()
     source = engine.source("a", COLUMNS, event_time="at")
     windows = (

@@ -245,7 +245,7 @@ def test_restoring_forgets_what_was_staged() -> None:
 
 
 def test_totals_that_nobody_kept_are_added_up() -> None:
-    """So a spine cancels what adds up to zero also after its pieces were cut otherwise."""
+    """A spine that is restored without its totals computes them, and drops all entries when their sum is zero."""
     spine = Spine(Layout(pl.Schema({"k": pl.Int64()}), by_row=True))
     spine.restore(Saved((run_of(*range(1000)),), {}))
     assert spine.saved().facts["totals"] == {DIFF: 1000}

@@ -37,7 +37,7 @@ def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = (), buckets:
 
 
 def test_its_named_readers_go_with_it(tmp_path: Path) -> None:
-    """Once they stood in the way of compacting for ever, and of whoever had that name in a later view."""
+    """A dropped view takes its named readers with it: the checkpoint can be compacted, and a later view begins anew with the names."""
     received: list[pl.DataFrame] = []
     with started(tmp_path, ["counts", "other"]) as engine:
         engine.views["counts"].subscribe(received.append, name="me")
@@ -85,7 +85,7 @@ def arrived(epochs: Epochs, batch: pl.DataFrame, instant: int) -> list[Any]:
 def test_rows_that_have_met_in_one_bucket_for_the_sake_of_their_order_are_in_others_without_it(
     tmp_path: Path,
 ) -> None:
-    """A trigger that goes by the order of rows has all of them in one bucket; without it each row has its own."""
+    """When the last view that needs all rows in one bucket is dropped, the rows are routed by themselves again, and retractions find theirs."""
 
     def declared(*, with_pattern: bool, **options: Any) -> ec.Engine:
         engine = ec.Engine(**options)

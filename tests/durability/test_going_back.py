@@ -76,7 +76,7 @@ def test_only_the_first_epoch_after_an_earlier_version_has_a_commit_of_its_own(t
 
 
 def test_what_is_left_of_another_writer_is_no_input_of_this_one(tmp_path: Path) -> None:
-    """As where an earlier version has written the first entries of a log anew, over those of a later one."""
+    """Entries that follow those of an earlier version in a log, left there by another writer, are not evaluated."""
     engine = started(tmp_path / "kept")
     feed(engine, range(1, 4))
     left = copied(tmp_path / "kept", tmp_path / "left")

@@ -135,7 +135,7 @@ def test_records_of_old_commits_are_one_file(tmp_path: Path, monkeypatch: pytest
 def test_files_stay_as_many_when_no_engine_is_open_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that is run each hour never made as many commits in one process as a sweep waits for."""
+    """The number of files is bounded also if each process makes fewer commits than the number after which one sweeps."""
     monkeypatch.setattr(durability, "SWEEP_EVERY", 8)
     counts = []
     for number in range(30):

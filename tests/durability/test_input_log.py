@@ -225,7 +225,7 @@ def test_columns_that_arrow_does_not_have(tmp_path: Path) -> None:
 
 
 def test_what_was_refused_does_not_come_back(tmp_path: Path) -> None:
-    """Evaluated in vain, its input is on disk for a moment."""
+    """Input of an epoch that was refused, which is on disk while it is evaluated, is not evaluated after a restart."""
 
     def odd(rows: pl.DataFrame) -> pl.DataFrame:
         if 13 in rows["x"]:
@@ -285,7 +285,7 @@ def test_a_crash_before_it_was_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_interrupted_while_it_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C at its worst: the epoch is none, and those that come after it are on disk."""
+    """An epoch that Ctrl-C interrupts when its input was logged does not happen, and the epochs after it are logged."""
     steady = started()
     feed(steady, range(1, 4))
     engine = started(tmp_path / "kept")
@@ -381,7 +381,7 @@ def test_an_engine_that_commits_otherwise(tmp_path: Path) -> None:
 
 
 def test_an_edited_program(tmp_path: Path) -> None:
-    """Views that are new hold what they would if they had been there, and say so after what is evaluated again."""
+    """A view that is added after a crash holds the result of all input, and has deltas from the epoch in which it was added."""
     rows = [[(1, 1), (2, 2)], [(1, 3), (3, 0)], [(2, -2), (4, 9)]]
     app = App(tmp_path, {"totals": TOTALS})
     for each in rows:

@@ -69,7 +69,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Pane:
-    """One utterance: the rows of one key and window, in one word."""
+    """One emission of a window of a key: its aggregated values, and what pane information says of it."""
 
     key: Key
     bounds: Bounds

@@ -284,7 +284,7 @@ def test_a131_batches_wider_than_a_period_fire_once_each_and_lose_nothing() -> N
 
 
 def test_a132_a_window_that_has_fired_for_the_last_time_is_purged() -> None:
-    """The watermark trigger closes a window that is not allowed to be late, and its state goes."""
+    """A window without allowed lateness closes when its watermark trigger fires, and its state is purged."""
     run = ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.after_watermark()).lateness("0s").with_pane_info()))  # fmt: skip
     run.push(*((f"key {n}", 1, n) for n in range(50)))
     full = run.entries
@@ -336,7 +336,7 @@ def test_a133_e4_one_program_in_three_modes() -> None:
 
 
 def test_a134_early_panes_do_not_wait_for_the_watermark() -> None:
-    """Figure 13 of the paper: the second window says 7, 14 and 22."""
+    """Figure 13 of the paper: the second window emits 7, 14 and 22."""
     said = play(
         lambda rows: total(
             rows.window(ec.fixed("2m"))
@@ -374,7 +374,7 @@ def test_a135_the_size_of_batches_trades_when_for_cost_and_changes_no_total(mode
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_window_whose_rows_are_all_retracted_is_fired_by_its_key(workers: int) -> None:
-    """Its group is in no run once they are merged, which rows of other keys bring about."""
+    """A window that has emitted can be fired by its key after its rows are retracted and merged away, and then retracts its pane."""
     engine = ec.Engine(workers=workers)
     rows = engine.source("rows", {"k": pl.String, "at": pl.Datetime("us")}, kind="diffs", event_time="at")
     windows = rows.window(ec.fixed("10s")).trigger(ec.repeat(ec.signal())).accumulate("retracting")

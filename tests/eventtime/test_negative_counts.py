@@ -1,4 +1,4 @@
-"""Rows that stand less than zero times: where windows can be made of them, where not, and what is said then."""
+"""Rows whose count is below zero: which windows can be computed of them, which refuse them, and with what error."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_late_rows_that_nobody_takes_back_have_all_windows() -> None:
 
 
 def test_late_rows_do_stand_less_than_zero_times() -> None:
-    """Why they are refused: a row was in time, and its retraction is not."""
+    """Late rows can have a count below zero: here the row was in time and its retraction is late."""
     engine = ec.Engine()
     (a,) = sources(engine, "a")
     view = engine.view("late", a.window(ec.fixed("10s")).lateness("0s").late_rows())
@@ -256,7 +256,7 @@ def test_counting_rows_is_a_way_out() -> None:
 @of_profile(0.1)
 @given(data=st.data())
 def test_windows_of_each_row_by_itself_add_up(window: Any, trigger: Any, data: st.DataObject) -> None:
-    """The windows of a difference hold the difference of the windows, for keys and windows where any row is left."""
+    """Windows over the difference of two sources hold the sums of both, the second negative, for each key and window whose count is not zero."""
     entries = st.tuples(st.tuples(st.sampled_from("xy"), st.integers(1, 3), st.integers(0, 24)), DIFFS)
     epochs = data.draw(st.lists(st.tuples(st.sampled_from("ab"), st.lists(entries, max_size=4)), max_size=6))
     engine = ec.Engine()
@@ -407,7 +407,7 @@ def test_each_way_out_of_the_error_is_one() -> None:
 
 
 def test_what_filters_and_joins_leave_of_a_trusted_source_counts() -> None:
-    """Rows that a window does not see may stand as often as they like; a join multiplies what is below zero."""
+    """A count below zero is refused where it reaches a window, also through a join, and accepted where a filter or a join drops the row."""
     engine = ec.Engine()
     (a,) = sources(engine, "a", trusted=True)
     (b,) = sources(engine, "b")
@@ -462,7 +462,7 @@ def test_what_was_there_before_a_restart_may_be_taken_back(name: str, tmp_path: 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("name", [*BY_ROWS, "closing"])
 def test_buckets_refuse_the_same_batch(name: str, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each epoch the twin holds what the engine has against what buckets have; so it does after a refused batch."""
+    """Buckets refuse the batch that the engine refuses, with the same error, and agree with it again after the next batch."""
     monkeypatch.setattr(TwinEngine, "way", way)
     engine = TwinEngine()
     (rows,) = sources(engine, "rows", trusted=True)

@@ -314,7 +314,7 @@ def test_sliding_windows_by_hand() -> None:
 
 
 def test_lateness_by_hand() -> None:
-    """A148, A149: late rows within the horizon are emitted_sums of, others refused; then nothing is remembered."""
+    """A148, A149: late rows within the horizon are emitted, others refused; then nothing is remembered."""
     trigger = when.AfterWatermark(late=when.AfterCount(1))
     simulator = Simulator(
         sums(where.fixed(10), trigger=trigger, mode="accumulating", lateness=5, pane_info=True)

@@ -530,7 +530,7 @@ def test_a_view_on_a_new_source_begins_empty_whatever_it_is() -> None:
 
 
 def test_a_windowed_view_that_asks_how_far_panes_are_complete() -> None:
-    """Of windows that are open that was not kept while nobody asked; a view of panes without windows is filled."""
+    """New windows over the panes of a kept grouping are refused, as the completeness of its open windows was not kept; a plain grouping of them is filled."""
 
     def panes(app: App) -> Any:
         source = app.source("hits", {"t": pl.Datetime("us")}, event_time="t")

@@ -310,7 +310,7 @@ TRIGGERS = [
 def test_no_pane_is_late_where_no_row_was(
     epochs: list[Epoch], window: str, trigger: str, second: str
 ) -> None:
-    """A105: the watermark behind a grouping waits for what is still to be said there, and to be taken back."""
+    """A105: the watermark behind a grouping waits for panes that are still to be emitted or retracted, so that none of them is late."""
     run = Run(Setup(window, lateness=0), epochs)
     both, engine = Both(run), ec.Engine()
     source = run.setup.source(engine)

@@ -107,7 +107,7 @@ def test_forks_of_windows(run: Run, at: int) -> None:
 @of_profile(0.2, quick=20)
 @given(case=cases(trusted=False), at=st.integers(1, 5))
 def test_forks_of_a_checkpoint_at_any_epoch(case: Case, at: int) -> None:
-    """While its writer goes on."""
+    """Forks of an earlier epoch equal an engine that was pushed the same, while the writer of the checkpoint is open."""
     at = min(at, len(case.epochs))
     try:
         with tempfile.TemporaryDirectory() as folder:

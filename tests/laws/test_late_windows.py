@@ -73,7 +73,7 @@ def test_what_windows_a_row_missed_is_in_the_ledger(window: str, lateness: int, 
 def test_every_pair_of_a_row_and_a_window_is_in_a_pane_or_in_the_ledger(
     window: str, data: st.DataObject
 ) -> None:
-    """And in a pane, or in the late rows of each window."""
+    """Panes and refused pairs of the ledger add up to all pairs of a row and a window; so do panes and the rows of ``late_rows``."""
     run = data.draw(
         runs(
             window=window,
@@ -171,7 +171,7 @@ def test_a_row_that_misses_all_its_windows_is_pushed_again_once() -> None:
 
 
 def test_rows_whose_last_window_was_left_out_are_in_the_ledger_too() -> None:
-    """Once a row was entered with its last window only, and was nowhere where that was filtered out."""
+    """A late row whose last window is filtered out is in the ledger with the window that is left."""
     engine = ec.Engine()
     hits = engine.source("hits", HITS, event_time="at")
     windowed = hits.window(ec.sliding("10m", every="5m")).lateness("0s")

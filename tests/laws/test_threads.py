@@ -69,7 +69,7 @@ def hold(engine: ec.Engine, acknowledged: Acknowledged) -> None:
 
 
 def test_a_plan_is_forked_while_views_are_declared() -> None:
-    """As fills and readers do, beside a thread that declares."""
+    """A plan can be forked while another thread adds views to it, as fills and readers do."""
     engine = ec.Engine()
     engine.source("rows", {"k": pl.Int64})
     plan, ended, raised = engine._plan, threading.Event(), list[BaseException]()

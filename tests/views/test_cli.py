@@ -267,7 +267,7 @@ LINES = """{"t":"NaN","x":"NaN","l":["Infinity",null,1.5]}
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_deltas_of_a_run_are_an_input_of_the_next(tmp_path, suffix):
-    """Numbers that are none come through lines of JSON, too, and are not taken for null or text."""
+    """A run over the deltas that another run has written holds the same rows; NaN and infinity stay what they are in JSON too."""
     (tmp_path / "app.py").write_text(NUMBERS)
     (tmp_path / "in.jsonl").write_text(LINES)
     given, outputs = tmp_path / "in.jsonl", []
@@ -334,7 +334,7 @@ class TestErrors:
         assert "--follow" in said
 
     def test_files_without_rows(self, words, tmp_path):
-        """They are no error, as nothing may have changed; but nobody takes them for rows."""
+        """Files that have a header or nothing are accepted, and the run reports that no row was read; a CSV file without a header is refused."""
         (tmp_path / "a.csv").write_text("word,at\n")
         (tmp_path / "b.jsonl").touch()
         for file in ("a.csv", "b.jsonl"):

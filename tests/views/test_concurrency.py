@@ -335,7 +335,7 @@ def test_the_engine_explains_itself_while_views_are_declared() -> None:
 
 
 def test_a_row_of_no_groups_is_read_as_it_was_published() -> None:
-    """Without keys there is a row of nothing, and values of rows that came later are no part of it."""
+    """A grouping without keys and rows is published as a row of nulls, which rows that come later do not change."""
     engine = ec.Engine()
     rows = engine.source("rows", {"t": pl.String, "x": pl.Int64}, kind="diffs")
     x, t = pl.col("x"), pl.col("t")

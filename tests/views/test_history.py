@@ -231,7 +231,7 @@ def test_an_epoch_that_is_still_to_come_is_refused() -> None:
 
 
 def test_a_watermark_that_is_not_a_time() -> None:
-    """The end of time, and an instant before the year 1, are written in words."""
+    """A history names the end of time in words; a watermark before the year 1, which no datetime can hold, is no error."""
     engine = ec.Engine(record=True)
     hits = engine.source("hits", HITS, event_time="at", watermark=ec.bounded_delay("1d"))
     waiting = hits.window(ec.fixed("10m")).trigger(ec.after_watermark()).group_by("ip").agg(n=pl.len())

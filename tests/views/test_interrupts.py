@@ -91,7 +91,7 @@ def exceed(number: int, frame: FrameType | None) -> None:
 
 @pytest.fixture
 def time_limits() -> Iterator[None]:
-    """Handlers that raise."""
+    """Set handlers that raise for the signals of time limits, and check at the end that they are still set."""
     limits = (signal.SIGALRM, signal.SIGUSR1)
     before = {number: signal.signal(number, exceed) for number in limits}
     yield
@@ -101,7 +101,7 @@ def time_limits() -> Iterator[None]:
 
 
 def interrupted_at(line: int, action: Callable[[], object], number: signal.Signals = signal.SIGINT) -> bool:
-    """Do something, and have the signal come when so many lines were run; False: there are not so many."""
+    """Run an action, send the signal when so many lines have run, and return whether there were so many."""
     seen = 0
 
     def local(frame: FrameType, event: str, argument: object) -> Any:
@@ -125,7 +125,7 @@ def interrupted_at(line: int, action: Callable[[], object], number: signal.Signa
 
 
 def lines_of(action: Callable[[], object]) -> int:
-    """Return how many lines are run by it."""
+    """Return how many lines of the engine an action runs."""
     count = 0
 
     def counting(frame: FrameType, event: str, argument: object) -> Any:
@@ -188,7 +188,7 @@ def test_an_interrupt_that_comes_while_an_epoch_is_made_real_is_raised_when_all_
 def test_of_several_signals_that_wait_each_takes_effect_once(
     monkeypatch: pytest.MonkeyPatch, time_limits: None
 ) -> None:
-    """What the first one raises is the context of what the last one raises."""
+    """Signals that come while an epoch is committed are handled once each afterwards; the error of each is the context of the next one's."""
     follower, calls = Followed(None), list[int]()
     real = Circuit.commit
 

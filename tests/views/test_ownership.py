@@ -212,7 +212,7 @@ def pushed_frames(epochs: int) -> list[tuple[pl.DataFrame, list[np.ndarray[Any, 
 def test_columns_that_are_copied_when_they_are_read_can_be_written_over(
     name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each frame is written over as soon as it is pushed, or by a subscriber: with the results of frames that are not."""
+    """An engine whose pushed frames are overwritten at once, or by a subscriber, has the results of one whose frames are left alone."""
     monkeypatch.setattr(pushed_frames_module, "MANY_ROWS", 0)
     options_of: dict[str, dict[str, Any]] = {
         "recorded": {"record": True},
@@ -266,7 +266,7 @@ def test_columns_that_are_copied_when_they_are_read_can_be_written_over(
 
 
 def test_what_an_epoch_that_fails_was_given_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error that a user keeps refers to the rows; whoever looks at them later sees those that were pushed."""
+    """Memory of a frame that was refused can be overwritten and pushed again."""
     monkeypatch.setattr(pushed_frames_module, "MANY_ROWS", 0)
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64})

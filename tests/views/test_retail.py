@@ -63,7 +63,7 @@ def batch_views(history: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def check(engine: Engine, history: pl.DataFrame) -> None:
-    """Every view is what DuckDB says: keys, counts and times exactly, revenues to nine digits."""
+    """Check that every view equals DuckDB's result: keys, counts and times exactly, revenues to nine digits."""
     for name, expected in batch_views(history).items():
         found = engine.views[name].read()
         assert found.columns == expected.columns

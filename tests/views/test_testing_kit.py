@@ -118,7 +118,7 @@ def test_optional_expectations_take_what_others_leave() -> None:
     st.lists(st.integers(0, 4), max_size=5),
 )
 def test_as_few_as_possible_go_without(said: list[tuple[int, int, bool]], found: list[int]) -> None:
-    """Against all ways to give rows to expectations."""
+    """As many expectations as possible are met, compared with all ways to assign the rows to them."""
     expected = [wants(low, high, optional=optional) for low, high, optional in said]
     rows = [{"n": n} for n in found]
     missing, unexpected = left_over(expected, rows)
@@ -391,7 +391,7 @@ def test_words_that_are_not_known_are_refused(changes: dict[str, Any], message: 
 
 
 def test_a_retraction_that_no_pane_takes_with_it_is_output_too() -> None:
-    """What is taken back alone has to be expected like anything else."""
+    """A retraction without a new value has to be expected, as any other output has."""
     engine = words()
     with testing.play(engine) as play:
         play.rows("words", [("a",)]).expect("counts", [{}])

@@ -447,7 +447,7 @@ class TestTimeline:
         assert len(picture) > 10_000
 
     def test_no_plate_of_a_label_cuts_the_watermark(self):
-        """What is drawn later covers what is drawn before: plates, then the watermark, then the values."""
+        """The watermark is drawn after the plates behind labels, so that none of them covers it."""
         drawn = Timeline(recorded(), title="totals").svg()
         plates = [place.start() for place in re.finditer('rx="4"', drawn)]
         watermark = drawn.index('stroke-width="1.8" stroke-linejoin="round"')
@@ -518,7 +518,7 @@ class TestPlacing:
         assert placing.best([Box(0, 0, 10, 10), Box(9, 9, 19, 19)]) == (Box(9, 9, 19, 19), 1.0)
 
     def test_what_a_box_covers_is_the_sum_of_each_overlap(self) -> None:
-        """To the last bit, whose difference could choose another place."""
+        """The covered area has the bits of the sum of the overlaps, box by box: a last bit could decide between two places."""
         draw, placing, taken = random.Random(1), Placing(), []
         for _ in range(200):
             box = Box.around(*(draw.uniform(1, 40) for _ in range(4)))

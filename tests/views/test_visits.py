@@ -317,7 +317,7 @@ class TestMadeUpRequests:
         assert pages.max() > 100
 
     def test_come_back_from_a_log(self, tmp_path):
-        """Written as a server writes them, they are read as they were."""
+        """Requests that are written as lines of a server's log are read as the same rows."""
         hits = requests(count=20_000)
         time = pl.col("at").dt.convert_time_zone("Asia/Kathmandu").dt.to_string("%d/%b/%Y:%H:%M:%S %z")
         size = pl.when(pl.col("bytes") > 0).then(pl.col("bytes").cast(pl.String)).otherwise(pl.lit("-"))

@@ -432,7 +432,7 @@ def test_a_pane_dated_by_a_watermark_that_is_no_time_has_that_of_its_window(
 
 
 def test_windows_that_wait_cost_no_epoch_that_does_not_touch_them(engine: ec.Engine, rows: ec.Source) -> None:
-    """Law 5: the watermark is held by what waits, and what waits is not looked at in every epoch; nor do timers pile up."""
+    """Law 5: 2,000 windows that wait for a timer, and hold the watermark, add neither work nor timers to the epochs of one other row."""
     waiting = (
         rows.window(ec.fixed("1m")).trigger(ec.every("1h")).lateness("10d").group_by("k").agg(n=pl.len())
     )
@@ -517,7 +517,7 @@ def test_bytes_in_the_ledger_are_hexadecimal(engine: ec.Engine) -> None:
 
 @pytest.mark.parametrize("stamp", ["earliest", "latest", "watermark"])
 def test_the_column_that_dates_panes_is_no_other_one(engine: ec.Engine, stamp: Any) -> None:
-    """An aggregate of its name was replaced without a word, and with "watermark" the engine broke."""
+    """A key or an aggregate with the name of the column that dates panes is refused."""
     dated = engine.source("dated", {"k": pl.String, "v": pl.Int64, "at": pl.Datetime("us")}, event_time="at")
     windows = dated.window(ec.fixed("1h"), timestamp=stamp)
     message = f"'at' is the column that dates panes, by timestamp='{stamp}'; give your key or aggregate another name"
@@ -534,7 +534,7 @@ def test_the_column_that_dates_panes_is_no_other_one(engine: ec.Engine, stamp: A
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("has_inverse", [True, False])
 def test_a_users_aggregate_of_sessions_whose_ends_move_without_rows(workers: int, has_inverse: bool) -> None:
-    """The rows of a session that was emitted are discarded; its end moves into another one all the same."""
+    """A user's aggregate of discarding sessions equals the sum of polars, also where sessions merge whose rows were emitted and discarded."""
     add = ec.aggregate(
         create=lambda: 0,
         add=lambda total, values: total + sum(values.to_list()),
