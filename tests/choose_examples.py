@@ -5,6 +5,7 @@ what draws and recomputes examples, where a branch is an operator or a kind of v
 drawn, and what after it. Kept are few that together took all branches, those first that add most in their time,
 and then, for a share of the time that the law had, those that are least like the others. At last the faults of
 ``planted.py`` are planted: what as many random examples find as the law has, the chosen ones find too, or get the one that finds it.
+So it is with ``--mutants`` more faults, which are drawn from all places of the functions that the law runs.
 
 ``--applies`` says how many of the examples that are kept of each law still apply, and fails if one does not.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -42,13 +44,15 @@ from chosen_examples import (
     with_settings,
     written,
 )
-from planted import PLANTS, called_by
+from planted import PLANTS, called_by, mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = tuple(str(ROOT / "src" / "evercurrent" / layer) + os.sep for layer in ("core", "views"))
 TESTS = str(ROOT / "tests") + os.sep
 OWN = tuple(TESTS + name for name in ("conftest.py", "choose_examples.py", "chosen_examples.py"))
 FAILURES = (Exception, pl.exceptions.PanicException)
+LONGEST = 120
+"""So many seconds of processor time an example may take before a fault counts as one that never ends."""
 FEWEST = 10
 """With fewer examples a law has nothing to choose from."""
 FEW = 64
@@ -136,6 +140,7 @@ class Choosing:
     into: Path = KEPT
     completes: bool = False
     """Choose nothing anew: only look which plants are found."""
+    mutants: int = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -182,17 +187,20 @@ class Choosing:
         """An example for each plant that is found by as many random ones as the law has, and not by the chosen ones."""
         called = called_by(lambda: run_chosen(law, arguments, Outcome(chosen)))
         finding: list[bytes] = []
-        for plant in PLANTS:
-            if not plant.fits:
-                print(f"{plant} does not fit the code any more: plant another")
-            elif called.intersection(function.__code__ for function, _ in plant.functions()):
-                with plant.planted():
-                    by_chosen = found_by_chosen(law, arguments, chosen)
-                    by_chance = first_that_fails(law, arguments)
-                if by_chance is not None and not by_chosen:
-                    finding.append(by_chance)
-                how = f"chosen {'found' if by_chosen else '-'}, by chance {'-' if by_chance is None else 'found'}"
-                print(f"{nodeid}: {plant.file}: {plant.wrong} for {plant.right}: {how}", flush=True)
+        for fault in (*PLANTS, *mutants(called, self.mutants, self.seed)):
+            if called.isdisjoint(function.__code__ for function, _ in fault.functions()):
+                continue
+            with fault.planted(), no_longer_than(LONGEST):
+                by_chosen = found_by_chosen(
+                    law, arguments, replace(chosen, examples=chosen.examples + tuple(finding))
+                )
+                by_chance = first_that_fails(law, arguments)
+            if by_chance is not None and not by_chosen:
+                finding.append(by_chance)
+            how = f"chosen {'found' if by_chosen else '-'}, by chance {'-' if by_chance is None else 'found'}"
+            print(f"{nodeid}: {fault}: {how}", flush=True)
+        # What a fault computed is nowhere kept.
+        assert not found_by_chosen(law, arguments, replace(chosen, examples=chosen.examples + tuple(finding)))
         return tuple(dict.fromkeys(finding))
 
     def try_many(self, law: Any, arguments: dict[str, Any], most: int) -> list[Tried]:
@@ -220,6 +228,22 @@ class Choosing:
         finally:
             ConjectureRunner.test_function = of_hypothesis  # type: ignore[method-assign]
         return list(tried.values())
+
+
+@contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """Let what runs longer fail, and again every second if that is caught."""
+
+    def fail(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"{seconds} seconds of processor time are over")
+
+    before = signal.signal(signal.SIGVTALRM, fail)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def found_by_chosen(law: Any, arguments: dict[str, Any], chosen: Chosen) -> bool:
@@ -325,7 +349,8 @@ def main() -> int:
     options.add_argument(
         "--times", type=int, default=10, help="as many examples as it has in the quick profile, times this"
     )
-    options.add_argument("--seed", type=int, default=0, help="of the random examples")
+    options.add_argument("--mutants", type=int, default=0, help="as many faults are drawn for each law")
+    options.add_argument("--seed", type=int, default=0, help="of the random examples and faults")
     options.add_argument("--into", type=Path, default=KEPT, help="where they are kept")
     options.add_argument(
         "--plants", action="store_true", help="choose nothing anew, only look which plants are found"
@@ -344,7 +369,9 @@ def main() -> int:
     os.chdir(ROOT)
     plugin: Applying | Choosing = Applying(given.into)
     if not given.applies:
-        plugin = Choosing(given.seconds, given.times, given.share, given.seed, given.into, given.plants)
+        plugin = Choosing(
+            given.seconds, given.times, given.share, given.seed, given.into, given.plants, given.mutants
+        )
     laws = given.laws or sorted(read_if_there(given.into))
     return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", *laws], plugins=[plugin]))
 

@@ -1,14 +1,17 @@
 """Faults of one line, planted in the functions that run: what the examples of a law are worth is what they find.
 
-A plant is a text of a file and what stands there instead. It is planted by giving the function that has the line other code,
-and taken out again; nothing on the disk changes.
+A plant is a text of a file and what stands there instead; a mutant is drawn from all places where a comparison, a sign, a
+condition or a small number could be another one. A fault is planted by giving the function that has it other code, and taken
+out again; nothing on the disk changes.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class Plant:
-    """A fault: in this file, the first place that reads so reads otherwise."""
+class Fault:
+    """A file that differs from what it should be."""
 
     file: str
-    right: str
-    wrong: str
 
-    @property
-    def fits(self) -> bool:
-        """Whether the file still has the text."""
-        return self.right in (ROOT / self.file).read_text("utf-8")
+    def faulty(self, text: str) -> str | ast.Module:
+        """Return what the file would be."""
+        raise NotImplementedError
 
     def functions(self) -> list[tuple[FunctionType, CodeType]]:
         """The functions that the fault changes, each with the code that it then has."""
@@ -37,7 +37,7 @@ class Plant:
         module = importlib.import_module("evercurrent." + self.file.removesuffix(".py").replace("/", "."))
         right, wrong = (
             dict(codes(compile(each, str(module.__file__), "exec", dont_inherit=True)))
-            for each in (text, text.replace(self.right, self.wrong, 1))
+            for each in (text, self.faulty(text))
         )
         changed = [
             (function_at(module, path), code) for path, code in wrong.items() if right.get(path) != code
@@ -55,6 +55,124 @@ class Plant:
         finally:
             for (function, _), code in zip(functions, before, strict=True):
                 function.__code__ = code
+
+
+@dataclass(frozen=True)
+class Plant(Fault):
+    """A fault: in this file, the first place that reads so reads otherwise."""
+
+    right: str
+    wrong: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether the file still has the text."""
+        return self.right in (ROOT / self.file).read_text("utf-8")
+
+    def faulty(self, text: str) -> str:
+        return text.replace(self.right, self.wrong, 1)
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.wrong} for {self.right}"
+
+
+@dataclass(frozen=True)
+class Mutant(Fault):
+    """A fault: in this file, the place of this number reads otherwise."""
+
+    place: int
+
+    def faulty(self, text: str) -> ast.Module:
+        tree = ast.parse(text)
+        other_way_round(places_of(tree)[self.place][1])
+        return tree
+
+    def __str__(self) -> str:
+        place = places_of(ast.parse((ROOT / self.file).read_text("utf-8")))[self.place][1]
+        right, line = ast.unparse(place), getattr(place, "lineno", 0)
+        other_way_round(place)
+        return f"{self.file}:{line}: {ast.unparse(place)} for {right}"
+
+
+OTHER: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+"""What stands in the place of an operator."""
+
+
+def other_way_round(place: ast.AST) -> None:
+    """Let this place of a tree read otherwise."""
+    match place:
+        case ast.Compare(ops=[operator, *rest]):
+            place.ops = [OTHER[type(operator)](), *rest]  # type: ignore[list-item]
+        case ast.BinOp(op=operator) | ast.BoolOp(op=operator):
+            place.op = OTHER[type(operator)]()  # type: ignore[assignment]
+        case ast.Constant(value=value):
+            place.value = not value if isinstance(value, bool) else 1 - value
+        case _:
+            raise TypeError(ast.unparse(place))
+
+
+def places_of(tree: ast.Module) -> list[tuple[str, ast.AST]]:
+    """All places that could read otherwise, each with the names of the function that it is in: no types and no messages of errors."""
+    places: list[tuple[str, ast.AST]] = []
+
+    def look(node: ast.AST, names: tuple[str, ...], is_in_function: bool) -> None:
+        match node:
+            case ast.Raise() | ast.Assert():
+                return
+            case ast.FunctionDef(name=name):
+                for each in node.body:
+                    look(each, (*names, name), True)
+                return
+            case ast.ClassDef(name=name):
+                names = (*names, name)
+            case ast.AnnAssign(value=value):
+                if value is not None:
+                    look(value, names, is_in_function)
+                return
+            case ast.Compare(ops=[operator, *_]) | ast.BinOp(op=operator) | ast.BoolOp(op=operator):
+                if is_in_function and type(operator) in OTHER:
+                    places.append((".".join(names), node))
+            case ast.Constant(value=0 | 1):
+                if is_in_function and isinstance(node.value, int):
+                    places.append((".".join(names), node))
+        for child in ast.iter_child_nodes(node):
+            look(child, names, is_in_function)
+
+    look(tree, (), False)
+    return places
+
+
+def mutants(called: Iterable[CodeType], at_most: int, seed: int) -> list[Mutant]:
+    """So many faults, drawn from all that could be in these functions."""
+    qualified: dict[Path, set[str]] = {}
+    for code in called:
+        names = code.co_qualname.replace(".<locals>", "").split(".<")[0]
+        qualified.setdefault(Path(code.co_filename).resolve(), set()).add(names)
+    possible = [
+        Mutant(path.relative_to(ROOT).as_posix(), number)
+        for path in sorted(qualified)
+        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ("core", "views")
+        for number, (names, _) in enumerate(places_of(ast.parse(path.read_text("utf-8"))))
+        if names in qualified[path]
+    ]
+    return random.Random(seed).sample(possible, min(at_most, len(possible)))
 
 
 def codes(code: CodeType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CodeType]]:
