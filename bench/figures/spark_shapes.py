@@ -29,7 +29,7 @@ class Shape:
     """The rows of a micro-batch, in how many files, and the bytes of a text in each.
 
     ``faster`` is how many times as fast as Spark's own aggregation it has to be. ``is_hot``: half of the rows have one key.
-    ``has_more``: a sum and a maximum of floats and a mean are asked for, too.
+    ``has_more``: there are a sum and a maximum of floats and a mean, too.
     """
 
     name: str
