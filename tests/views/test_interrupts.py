@@ -108,7 +108,7 @@ def interrupted_at(line: int, action: Callable[[], object], number: signal.Signa
         nonlocal seen
         seen += 1
         if seen == line:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         return local
 
     before = sys.gettrace()
@@ -174,7 +174,7 @@ def test_an_interrupt_that_comes_while_an_epoch_is_made_real_is_raised_when_all_
     real = Circuit.commit
 
     def commit(circuit: Circuit, evaluated: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         real(circuit, evaluated)
 
     with monkeypatch.context() as patch:
@@ -194,7 +194,7 @@ def test_of_several_signals_that_wait_each_takes_effect_once(
 
     def commit(circuit: Circuit, evaluated: Any) -> None:
         for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGUSR1, signal.SIGINT):
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         real(circuit, evaluated)
 
     def count(number: int, frame: FrameType | None) -> None:
@@ -247,7 +247,7 @@ def test_a_subscriber_that_does_not_end_can_be_interrupted() -> None:
     handler = signal.getsignal(signal.SIGINT)  # Python's own, or that of a Spark session in this process
 
     def endless(frame: pl.DataFrame) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         while True:
             pass
 
@@ -301,7 +301,7 @@ def test_the_handlers_of_before_are_set_again_although_one_raises_meanwhile(time
             nonlocal steps
             steps += frame.f_code.co_name in ("_restore", "signal")
             if steps == last:
-                os.kill(os.getpid(), signal.SIGUSR1)
+                signal.raise_signal(signal.SIGUSR1)
             return stepping
 
         for number in RAISES:
