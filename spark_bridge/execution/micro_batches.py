@@ -32,6 +32,7 @@ from .attempts import Attempts, require_none_begun
 from .batch_rows import RowsHere, RowsInSpark
 from .continuity import never_streamed, query_in, require_new, require_same_query
 from .control_records import fires_of, require_next
+from .failed_jobs import as_sentence
 from .first_stage import first_stage
 from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
@@ -96,7 +97,7 @@ class MicroBatches:
             CheckpointError: batches are missing, another writer was faster, or the store failed.
             InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
             InterruptedError: the query is stopped.
-            EvercurrentError: a function has ended its thread.
+            EvercurrentError: a function has ended its thread, or a job of Spark has lost a process or a file.
         """
         try:
             with self.while_running():
@@ -105,7 +106,7 @@ class MicroBatches:
             error = answerable(raised)
             if is_interruption(error):
                 raise interruption(error) from None
-            self.error = error
+            self.error = error = as_sentence(error)
             self.log.failed(error, batch)
             if error is raised:
                 raise

@@ -119,7 +119,8 @@ class CommitLog:
         if before is not None and not self._is_there(before):
             raise CheckpointError(
                 f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted, or "
-                "the checkpoint was deleted; what was to be committed now is not; make a new engine to go on from the last commit"
+                "the checkpoint was deleted or moved; what was to be committed now is not; put the checkpoint back, or make a new engine "
+                "to go on from the last commit"
             )
         body = {"before": before, "whole": whole, **body}
         self._put(first, encoded_record(body), commit, items)
