@@ -213,7 +213,8 @@ def test_a_folder_that_was_emptied_in_use_gets_no_commit(tmp_path: Any) -> None:
             shutil.rmtree(tmp_path / "checkpoint" / name)
             (tmp_path / "checkpoint" / name).mkdir()
         with pytest.raises(
-            CheckpointError, match="or the checkpoint was deleted; what was to be committed now is not"
+            CheckpointError,
+            match="or the checkpoint was deleted or moved; what was to be committed now is not; put the checkpoint back",
         ):
             log.append(a_commit(1), [("pieces/1", [b"x"])])
     assert not list((tmp_path / "checkpoint" / "pieces").iterdir())
