@@ -58,6 +58,11 @@ class AggregateTraits:
         return None
 
     @property
+    def over_rows(self) -> pl.Expr | None:
+        """Return the expression of prepared columns that polars computes from all rows of a group; None if it is kept in another way."""
+        return None
+
+    @property
     def columns_read(self) -> tuple[str, ...]:
         """Return the prepared columns that it reads."""
         return ()
@@ -173,6 +178,11 @@ class RecomputedAggregate(AggregateTraits):
     inputs: tuple[str, ...]
     expr: pl.Expr
     order: tuple[Order, ...] = ()
+
+    @property
+    def over_rows(self) -> pl.Expr:
+        """Return its expression."""
+        return self.expr
 
     @property
     def columns_read(self) -> tuple[str, ...]:

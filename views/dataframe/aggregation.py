@@ -19,7 +19,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame, listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Column, Custom, RecomputedAggregate
+from evercurrent.core.group.aggregates import Aggregation, Column, Custom
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
@@ -195,11 +195,11 @@ def aggregation(
 def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregation) -> None:
     """Refuse aggregates that polars cannot compute without rows, where the only group exists without any."""
     for aggregate in compiled.aggregates:
-        if not isinstance(aggregate, RecomputedAggregate):
+        if aggregate.over_rows is None:
             continue
-        inputs = [column.expr for column in compiled.prepared if column.name in aggregate.inputs]
+        inputs = [column.expr for column in compiled.prepared if column.name in aggregate.columns_read]
         try:
-            empty_frame(schema).select(inputs).select(aggregate.expr)
+            empty_frame(schema).select(inputs).select(aggregate.over_rows)
         except pl.exceptions.PanicException:
             continue  # Of a type whose value of nothing is null, such as the quantile of dates.
         except pl.exceptions.PolarsError as error:
