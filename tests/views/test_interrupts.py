@@ -70,7 +70,7 @@ def ours(frame: FrameType) -> bool:
     return (
         code.co_filename.startswith(ROOT)
         and not code.co_filename.endswith("interrupts.py")
-        and code.co_name != "catch_up"
+        and code.co_name not in ("deliver", "catch_up")
     )
 
 
