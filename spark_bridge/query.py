@@ -56,7 +56,7 @@ from .output.registration import register
 from .output.spark_views import InSpark
 from .output.united_rows import UnitedRows
 from .runtime.ended_java import ended
-from .runtime.ended_source import has_lost_source, source_ended
+from .runtime.ended_source import of_source
 from .runtime.session import require_spark
 from .runtime.spark_versions import require_bounded_beats
 
@@ -389,8 +389,8 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
                 raise own.with_traceback(None) from own.__cause__
             if self._streaming.has_lost_java:
                 raise ended(self._batches.store.url) from None
-            if has_lost_source(error):
-                raise source_ended(self._batches.store.url) from None
+            if (failure := of_source(error, self._batches.store.url)) is not None:
+                raise failure from None
             raise
 
     @property
@@ -405,10 +405,10 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
 
     def exception(self) -> Exception | None:
         """See ``QueryNames``; a ``SparkEndedError`` if the Java process in which Spark ran has ended, a ``SourceEndedError`` if the
-        Python process of a source has."""
+        Python process of a source has, and the error of a source of this package."""
         try:
             error = super().exception()
-            return source_ended(self._batches.store.url) if has_lost_source(error) else error
+            return of_source(error, self._batches.store.url) or error
         except Exception:
             if self._streaming.has_lost_java:
                 return ended(self._batches.store.url)

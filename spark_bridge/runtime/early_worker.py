@@ -84,7 +84,10 @@ def _connected() -> tuple[object, object]:
 
 def main() -> None:
     """Connect, and then continue as ``python -m MODULE ARGUMENTS``."""
-    early = [_connected()]
+    try:
+        early = [_connected()]
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise SystemExit(f"a Python worker of Spark ends, as its query has: {error}") from None
 
     import runpy
 

@@ -6,6 +6,9 @@ the connection: only the place in its code says which process that was.
 
 from __future__ import annotations
 
+import re
+
+from evercurrent.core.data import errors
 from evercurrent.core.data.errors import EvercurrentError
 
 PLACE = "PythonStreamingSourceRunner"
@@ -19,6 +22,11 @@ LOST = (
     "java.io.IOException: Connection reset",
 )
 """The errors of a connection whose other end is gone."""
+
+OWN = re.compile(
+    r"\[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR\] [^\n]*?evercurrent\.core\.data\.errors\.(\w+): ([^\n]*)"
+)
+"""An error of this package in a source of Spark, as the deltas of a view that are no longer retained."""
 
 STACKS = ("_stackTrace", "_stacktrace")
 """The attributes in which errors of PySpark have Java's stack, in a classic session and under Spark Connect."""
@@ -37,6 +45,21 @@ def has_lost_source(error: BaseException | None) -> bool:
             return True
         error = getattr(error, "_cause", None) or error.__cause__
     return False
+
+
+def of_source(error: BaseException | None, where: str) -> EvercurrentError | None:
+    """Return the error of a query that has ended with this error of Spark because of a source, as one sentence; None if another
+    part has failed. ``where`` is the place of its checkpoint.
+
+    >>> of_source(RuntimeError("[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed: evercurrent.core.data.errors.InputError: mine"), "")
+    InputError('mine')
+    """
+    if error is None:
+        return None
+    if (own := OWN.search(str(error))) is not None:
+        kind = getattr(errors, own[1], EvercurrentError)
+        return EvercurrentError(own[2]) if not issubclass(kind, EvercurrentError) else kind(own[2])
+    return source_ended(where) if has_lost_source(error) else None
 
 
 def source_ended(where: str) -> SourceEndedError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evercurrent.core.data.errors import EpochGoneError
 from evercurrent.spark_bridge.query import Query
 from evercurrent.spark_bridge.runtime.ended_source import SourceEndedError
 
@@ -63,6 +64,19 @@ def test_a_killed_heartbeat_is_named(moment: str, tmp_path: Path) -> None:
             ):
                 work()
         assert "start the query again" in str(query.exception())
+
+
+def test_an_error_of_this_package_in_a_source_is_its_sentence() -> None:
+    """As that of a query over the deltas of another one, which has dropped those that come next."""
+    gone = "view 'v': a: the deltas of 'v' after epoch 20 are no longer retained, those after 63 are"
+    text = (
+        "[STREAM_FAILED] Query [id = 8ad, runId = c7d] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when "
+        f"Python streaming data source perform planPartitions: evercurrent.core.data.errors.EpochGoneError: {gone}\n=== Streaming Query ==="
+    )
+    query = ended(SparkError(text))
+    with pytest.raises(EpochGoneError) as raised:
+        query.await_termination()
+    assert str(raised.value) == str(query.exception()) == gone
 
 
 @pytest.mark.parametrize(
