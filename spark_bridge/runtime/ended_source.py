@@ -28,8 +28,12 @@ OWN = re.compile(
 )
 """An error of this package in a source of Spark, as the deltas of a view that are no longer retained."""
 
-STACKS = ("_stackTrace", "_stacktrace")
+STACKS = ("_stackTrace", "_stacktrace", "_server_stacktrace")
 """The attributes in which errors of PySpark have Java's stack, in a classic session and under Spark Connect."""
+
+
+CONNECTED = re.compile(r"terminated with exception:\s+(?:Connection reset\s+|Broken pipe\s+)?SQLSTATE")
+"""The error under Spark Connect, where the server does not send the place: no other one has so little text: an end of the connection has none."""
 
 
 class SourceEndedError(EvercurrentError, ConnectionError):
@@ -38,6 +42,8 @@ class SourceEndedError(EvercurrentError, ConnectionError):
 
 def has_lost_source(error: BaseException | None) -> bool:
     """Return whether a query has ended with this error of Spark as the process of a source is gone."""
+    if error is not None and CONNECTED.search(str(error)) and "PythonMicroBatchStream" in str(error):
+        return True
     while error is not None:
         text = "\n".join(str(getattr(error, each, "")) for each in STACKS)
         at = text.find(PLACE)

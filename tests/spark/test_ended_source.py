@@ -66,6 +66,19 @@ def test_a_killed_heartbeat_is_named(moment: str, tmp_path: Path) -> None:
         assert "start the query again" in str(query.exception())
 
 
+@pytest.mark.parametrize("reason", ["", "Connection reset "])
+def test_a_killed_heartbeat_is_named_under_spark_connect(reason: str) -> None:
+    """There the server sends neither a cause nor the place."""
+    streams = '{org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow@7db47a04: {"beat": 35}}'
+    text = f"terminated with exception: {reason} SQLSTATE: XXKST\n=== Streaming Query ===\nCurrent Committed Offsets: {streams}"
+    query = ended(SparkError(text))
+    with pytest.raises(SourceEndedError, match=r"heartbeat_seconds=.* has ended"):
+        query.await_termination()
+    assert isinstance(query.exception(), SourceEndedError)
+    other = SparkError(text.replace(": " + reason + " SQLSTATE", ": mine SQLSTATE"))
+    assert ended(other).exception() is other
+
+
 def test_an_error_of_this_package_in_a_source_is_its_sentence() -> None:
     """As that of a query over the deltas of another one, which has dropped those that come next."""
     gone = "view 'v': a: the deltas of 'v' after epoch 20 are no longer retained, those after 63 are"
