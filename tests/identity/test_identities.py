@@ -16,6 +16,7 @@ from eventtime.pipelines import Setup, setups
 from evercurrent.views.apps import retail, visits
 from evercurrent.views.durability.plan_match import state_ids
 from evercurrent.views.plan.node_identities import plan_identities
+from evercurrent.views.plan.nodes import PlanId
 from identity.declaring import compiled_of, declared, identities_of_views, same, states_of_views
 from other_process import OTHERS, results_of
 from strategies import Program, of_profile, programs
@@ -25,24 +26,24 @@ from strategies import Program, of_profile, programs
 @given(programs(), programs())
 def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Program) -> None:
     plans = [declared(one)._plan, declared(two)._plan]
-    first, second = map(plan_identities, plans)
-    for here, identity in enumerate(first):
-        for there, other in enumerate(second):
+    first, second = (plan_identities(plan, map(PlanId, range(len(plan.nodes)))) for plan in plans)
+    for here, identity in first.items():
+        for there, other in second.items():
             assert (identity == other) == same(plans[0], here, plans[1], there), (
                 plans[0].nodes[here],
                 plans[1].nodes[there],
             )
-    assert len(set(first)) == len(first)
+    assert len(set(first.values())) == len(first)
 
 
 @of_profile(0.5, quick=25)
 @given(setups(), setups())
 def test_identities_of_windowed_groupings_are_equal_where_they_are(one: Setup, two: Setup) -> None:
     plans = [windowed(one)._plan, windowed(two)._plan]
-    first, second = map(plan_identities, plans)
-    assert len(set(first)) == len(first)
-    for here, identity in enumerate(first):
-        for there, other in enumerate(second):
+    first, second = (plan_identities(plan, map(PlanId, range(len(plan.nodes)))) for plan in plans)
+    assert len(set(first.values())) == len(first)
+    for here, identity in first.items():
+        for there, other in second.items():
             assert (identity == other) == same(plans[0], here, plans[1], there)
 
 

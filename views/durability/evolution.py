@@ -116,8 +116,8 @@ def _orders(types: Mapping[str, pl.DataType], now: pl.Schema) -> Iterator[pl.Sch
 
 def _identity_of(node: PlanNode, schema: pl.Schema) -> str:
     plan = Plan()
-    plan.add(PlanNode(node.operation, (), schema, node.label, node.event_time))
-    return plan_identities(plan)[0]
+    place = plan.add(PlanNode(node.operation, (), schema, node.label, node.event_time))
+    return plan_identities(plan, [place])[place]
 
 
 def earlier_plan(plan: Plan, changes: Mapping[str, SourceChange]) -> EarlierPlan:

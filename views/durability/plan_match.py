@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -234,7 +234,9 @@ def _holds(compiled: Compiled) -> Iterator[str]:
             yield node.identity
 
 
-def require_distinguishable(plan: Plan, identities: Sequence[str], places: Iterable[PlanId]) -> None:
+def require_distinguishable(
+    plan: Plan, identities: Mapping[PlanId, str], places: Iterable[PlanId]
+) -> None:
     """Check that nodes of one identity at these places compute the same, so that it does not matter which state is whose.
 
     Raises:

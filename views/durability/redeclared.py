@@ -119,7 +119,8 @@ def _taken_over(
 ) -> tuple[Compiled, Mapping[str, Any], PlanMatch, frozenset[str]]:
     """Return the circuit of a plan that has changed with the states that are unchanged, its record, the match of both, and ``moved``."""
     was = before.compiled
-    require_distinguishable(plan, plan_identities(plan), sorted({*before.needed, *plan.needed()}))
+    places = sorted({*before.needed, *plan.needed()})
+    require_distinguishable(plan, plan_identities(plan, places), places)
     compiled = compile_plan(plan, Ledger(was.ledger.limit), allow_pickle=was.allow_pickle)
     compiled.circuit.key_hash = was.circuit.key_hash
     record = plan_record(plan, compiled)

@@ -363,10 +363,10 @@ class Declarations:
         """
         if existing._place == collection._place:
             return True
-        identities = plan_identities(self._plan)
+        places = sorted(self._plan.behind(existing._place) | self._plan.behind(collection._place))
+        identities = plan_identities(self._plan, places)
         if identities[existing._place] != identities[collection._place]:
             return False
-        places = sorted(self._plan.behind(existing._place) | self._plan.behind(collection._place))
         try:
             require_distinguishable(self._plan, identities, places)
         except CheckpointError as error:

@@ -70,7 +70,7 @@ def functions_of(operation: Operation) -> Iterator[tuple[str, Any]]:
 def function_digests(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the digests of the functions of each view, by view and by their names in messages."""
     by_view: dict[str, dict[str, str]] = {}
-    if not any(True for node in plan.nodes for _ in functions_of(node.operation)):
+    if not any(True for place in plan.needed() for _ in functions_of(plan[place].operation)):
         return by_view
     for name, place in plan.views.items():
         digests = {

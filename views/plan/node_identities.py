@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from threading import RLock
 
@@ -14,7 +14,7 @@ from evercurrent.core.circuit.circuit import Node
 from ..expressions import Expression
 from .digest_scheme import FOURTH, scheme, written_by
 from .digests import digest_of, kind_of
-from .nodes import PlanNode
+from .nodes import PlanId, PlanNode
 from .plan import Plan
 
 
@@ -56,11 +56,16 @@ def _has_functions(value: object) -> bool:
     return callable(value)
 
 
-def plan_identities(plan: Plan) -> list[str]:
-    """Return the identity of each node of a plan, equal for equal nodes of any plans, however these were declared."""
-    identities: list[str] = []
-    for node in plan.nodes:
-        identities.append(digest_of(operation_identity(node), [identities[source] for source in node.inputs]))
+def plan_identities(plan: Plan, places: Iterable[PlanId] | None = None) -> dict[PlanId, str]:
+    """Return the identity of each of these nodes, equal for equal nodes of any plans, however these were declared.
+
+    ``places`` are in order, with all nodes upstream; without them, those that the plan's views and sources need: a plan keeps nodes
+    of views that were dropped, as collections may refer to them.
+    """
+    identities: dict[PlanId, str] = {}
+    for place in plan.needed() if places is None else places:
+        node = plan[place]
+        identities[place] = digest_of(operation_identity(node), [identities[each] for each in node.inputs])
     return identities
 
 
