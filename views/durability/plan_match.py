@@ -234,9 +234,7 @@ def _holds(compiled: Compiled) -> Iterator[str]:
             yield node.identity
 
 
-def require_distinguishable(
-    plan: Plan, identities: Mapping[PlanId, str], places: Iterable[PlanId]
-) -> None:
+def require_distinguishable(plan: Plan, identities: Mapping[PlanId, str], places: Iterable[PlanId]) -> None:
     """Check that nodes of one identity at these places compute the same, so that it does not matter which state is whose.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -19,7 +20,7 @@ from ..durability.plan_match import require_distinguishable
 from ..durability.redeclared import Changed, as_refusal, piecewise
 from ..epochs.history import Retain
 from ..epochs.subscriptions import SchemaChange
-from ..plan.declared_calls import NAMED, DeclaredCall, stands_on
+from ..plan.declared_calls import NAMED, DeclaredCall, by_results, stands_on
 from ..plan.node_identities import plan_identities
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -376,18 +377,14 @@ class Declarations:
     def _declare_again(self, view: View, collection: Collection) -> None:
         """Note that a view is declared as another collection that computes the same: views on which only the one before stands can go."""
         calls = self._plan.calls
-        if collection is view or stands_on(calls, collection, [view]):
+        if collection is view or stands_on(by_results(calls), collection, [view]):
             return  # It is declared as itself.
-        at = next(at for at, call in enumerate(calls) if call.method == NAMED and call.result is view)
-        before, calls[at] = calls[at], DeclaredCall(collection, NAMED, (), {}, view)
-
-        def undo() -> None:
-            calls[next(at for at, call in enumerate(calls) if call.result is view)] = before
-
-        self._changes.undo_with_others(undo)
+        before = calls.of(view)
+        calls.put(DeclaredCall(collection, NAMED, (), {}, view))
+        self._changes.undo_with_others(partial(calls.put, before))
 
     def _note(self, view: View, collection: Collection) -> None:
-        self._plan.calls.append(DeclaredCall(collection, NAMED, (), {}, view))
+        self._plan.calls.note(collection, NAMED, (), {}, view)
 
     def _add(self, view: View) -> None:
         self._plan.add_view(view.name, view._place)
@@ -432,11 +429,11 @@ def stands_on_view(plan: Plan, view: View, views: Mapping[str, Collection]) -> l
 
     A view that is being filled is not declared yet, and is given as the collection that defines it.
     """
+    calls = by_results(plan.calls)
     return [
         name
         for name, other in views.items()
-        if (other is not view or name != view.name)
-        and (other is view or stands_on(plan.calls, other, [view]))
+        if (other is not view or name != view.name) and (other is view or stands_on(calls, other, [view]))
     ]
 
 

@@ -18,7 +18,7 @@ from ..durability.forked_states import ForkedStates, committed_states, shared_st
 from ..durability.redeclared import difference
 from ..epochs.history import Retain
 from ..epochs.refused_rows import LEDGER_ROWS
-from ..plan.forked_calls import forked_calls
+from ..plan.forked_calls import note_forked
 from ..plan.plan import Plan
 from .epoch_runner import Running
 from .published import Published
@@ -56,9 +56,8 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
     sources = {name: source.forked(plan) for name, source in origin.sources.items()}
     views = {name: view.forked(engine, plan, origin.retain) for name, view in origin.views.items()}
     plan.sources.update(sources)
-    plan.calls = forked_calls(
-        origin.plan.calls, origin.plan, plan, _StandIns(origin, engine, plan, sources, views)
-    )
+    stand_ins = _StandIns(origin, engine, plan, sources, views)
+    note_forked(plan.calls, origin.plan.calls, origin.plan, plan, stand_ins)
     for name, view in views.items():
         if checkpoint is None:
             view._history = origin.views[name]._history.forked()

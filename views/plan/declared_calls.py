@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from evercurrent.core.data.errors import first_line
@@ -21,6 +22,9 @@ NAMED = ""
 """In place of a method: the collection was given a name, as a view."""
 
 _within = threading.local()
+
+_kinds: list[type] = []
+"""The classes whose calls are noted, and that are noted as results of calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +38,79 @@ class DeclaredCall:
     result: Any
 
 
+class DeclaredCalls:
+    """The calls by which that was declared which is still there, in their order: a call is forgotten with its result.
+
+    A result is there as long as a view stands on it, or a user holds it. Memory: a few hundred bytes for each.
+    """
+
+    def __init__(self) -> None:
+        self._by_result: dict[int, _Noted] = {}
+        self.count: int = 0
+        """How many were noted, those that are forgotten included."""
+
+    def __iter__(self) -> Iterator[DeclaredCall]:
+        """Yield the calls, which are as of now: others may come, and go, in other threads."""
+        for noted in list(self._by_result.values()):
+            result = noted.result()
+            if result is not None:
+                yield DeclaredCall(noted.receiver, noted.method, noted.args, noted.kwargs, result)
+
+    def note(
+        self, receiver: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Note a call. The first one of several with one result stands."""
+        if result is not receiver and id(result) not in self._by_result:
+            self.put(DeclaredCall(receiver, method, args, kwargs, result))
+
+    def put(self, call: DeclaredCall) -> None:
+        """Have this call be the one that declared its result, in the place of another one if there is one."""
+        key = id(call.result)
+        before = self._by_result.get(key)
+        forgotten = partial(_forget, weakref.ref(self), key)
+        self._by_result[key] = _Noted(
+            call.receiver,
+            call.method,
+            call.args,
+            call.kwargs,
+            weakref.ref(call.result, forgotten),
+            self.count if before is None else before.number,
+        )
+        self.count += before is None
+
+    def of(self, result: Any) -> DeclaredCall:
+        """Return the call that declared this."""
+        noted = self._by_result[id(result)]
+        return DeclaredCall(noted.receiver, noted.method, noted.args, noted.kwargs, result)
+
+    def forget_names_since(self, count: int) -> None:
+        """Forget by which calls names were given when more than so many calls were noted."""
+        for key, noted in list(self._by_result.items()):
+            if noted.number >= count and noted.method == NAMED:
+                del self._by_result[key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Noted:
+    receiver: Any
+    method: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: weakref.ref[Any]
+    number: int
+
+
+def _forget(calls: weakref.ref[DeclaredCalls], key: int, result: weakref.ref[Any]) -> None:
+    """Forget the call whose result is gone."""
+    noting = calls()
+    noted = None if noting is None else noting._by_result.get(key)
+    if noting is not None and noted is not None and noted.result is result:
+        del noting._by_result[key]
+
+
 def noting_calls(kind: K) -> K:
     """Return the class with public methods that record their calls in the plan; calls within other calls are not recorded."""
+    _kinds.append(kind)
     for name, function in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
             setattr(kind, name, _noting(name, function))
@@ -52,15 +127,16 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             result = function(self, *args, **kwargs)
         finally:
             _within.call = False
-        self._plan.calls.append(DeclaredCall(self, name, args, kwargs, result))
+        if isinstance(result, tuple(_kinds)):
+            self._plan.calls.note(self, name, args, kwargs, result)
         return result
 
     return noted
 
 
-def by_results(calls: list[DeclaredCall]) -> dict[int, DeclaredCall]:
-    """Return the calls by the ``id`` of what they returned; of several with one result the first."""
-    return {id(call.result): call for call in reversed(calls) if call.result is not call.receiver}
+def by_results(calls: Iterable[DeclaredCall]) -> dict[int, DeclaredCall]:
+    """Return the calls by the ``id`` of what they returned."""
+    return {id(call.result): call for call in calls}
 
 
 def in_order(calls: Mapping[int, DeclaredCall], values: Iterable[Any]) -> list[Any]:
@@ -86,16 +162,15 @@ def in_order(calls: Mapping[int, DeclaredCall], values: Iterable[Any]) -> list[A
     return ordered
 
 
-def stands_on(calls: list[DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
-    """Return those of the others from which a collection was declared, by any number of calls."""
-    by_result = by_results(calls)
+def stands_on(calls: Mapping[int, DeclaredCall], collection: Any, others: Iterable[Any]) -> list[Any]:
+    """Return those of the others from which a collection was declared, by any number of calls, which are by result."""
     waiting, seen = [collection], set[int]()
     while waiting:
         value = waiting.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if (call := by_result.get(id(value))) is not None:
+        if (call := calls.get(id(value))) is not None:
             waiting += [call.receiver, call.args, call.kwargs]
         elif isinstance(value, Mapping):
             waiting += value.values()
@@ -110,11 +185,11 @@ class Replay:
     ``begun`` are the collections to begin with, by the ``id`` of those that they replace.
     """
 
-    def __init__(self, calls: list[DeclaredCall], begun: Mapping[int, Any]) -> None:
+    def __init__(self, calls: Iterable[DeclaredCall], begun: Mapping[int, Any]) -> None:
         self._made = dict(begun)
         self.failed: dict[int, str] = {}
         by_result = by_results(calls)
-        for value in in_order(by_result, [call.result for call in calls]):
+        for value in in_order(by_result, [call.result for call in by_result.values()]):
             if (call := by_result.get(id(value))) is not None:
                 self._again(call)
 

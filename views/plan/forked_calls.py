@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from .declared_calls import DeclaredCall
+from .declared_calls import DeclaredCall, DeclaredCalls
 
 
-def forked_calls(
-    calls: list[DeclaredCall], origin: object, fork: object, stand_in: Callable[[Any], Any]
-) -> list[DeclaredCall]:
-    """Return calls over the plan of a ``fork`` in place of its ``origin``. Cost: the calls.
+def note_forked(
+    into: DeclaredCalls,
+    calls: Iterable[DeclaredCall],
+    origin: object,
+    fork: object,
+    stand_in: Callable[[Any], Any],
+) -> None:
+    """Note calls over the plan of a ``fork`` in place of its ``origin``. Cost: the calls.
 
     ``stand_in`` returns what stands for a source or a view, None for any other collection: that becomes a copy. So the engine that
     was forked is freed, and its checkpoint released, as soon as nobody else holds it.
@@ -35,13 +39,11 @@ def forked_calls(
                 setattr(other, name, fork if each is origin else forked(each))
         return other
 
-    return [
-        DeclaredCall(
+    for call in calls:
+        into.note(
             forked(call.receiver),
             call.method,
             forked(call.args),
             forked(dict(call.kwargs)),
             forked(call.result),
         )
-        for call in calls
-    ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evercurrent.core.data.errors import InputError
 
 from ..concurrency.turns import Guard
-from .declared_calls import NAMED, DeclaredCall
+from .declared_calls import DeclaredCalls
 from .nodes import Input, PlanId, PlanNode, WindowedGroup
 
 if TYPE_CHECKING:
@@ -45,23 +45,23 @@ class Plan:
         self._names: dict[PlanId, tuple[str, ...]] = {}
         self._consequences: list[_Consequences] = []
         self._sources: dict[PlanId, frozenset[PlanId]] = {}
-        self.calls: list[DeclaredCall] = []
+        self.calls: DeclaredCalls = DeclaredCalls()
         """How its collections were declared, in this process."""
         self.sources: dict[str, Any] = {}
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
         """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
-        return {**self.__dict__, "calls": [], "sources": {}}
+        return {**self.__dict__, "calls": DeclaredCalls(), "sources": {}}
 
     def forked(self) -> Plan:
         """Return a copy that goes its own way; nodes are shared, as they never change."""
         with _adding.lock:
             other = copy.copy(self)
+            other.calls = DeclaredCalls()
             for name in (
                 "nodes",
                 "_consequences",
-                "calls",
                 "inputs",
                 "windowed",
                 "_known",
@@ -125,7 +125,7 @@ class Plan:
 
     def named(self) -> Named:
         """Return the names that are given, to which ``return_to`` returns."""
-        return Named(self.views, self.inputs, dict(self.sources), len(self.calls))
+        return Named(self.views, self.inputs, dict(self.sources), self.calls.count)
 
     def return_to(self, before: Named) -> None:
         """Give the names that were given before, as a change of declarations has failed."""
@@ -136,11 +136,8 @@ class Plan:
             for place in self.inputs.keys() - before.inputs.keys():
                 del self._known[self.nodes[place]]
             self.views, self.inputs, self.sources = before.views, before.inputs, before.sources
-            for call in self.calls[before.calls :]:
-                if (
-                    call.method == NAMED
-                ):  # Other threads may have declared collections meanwhile, and no views.
-                    self.calls.remove(call)
+            # Other threads may have declared collections meanwhile, and no views.
+            self.calls.forget_names_since(before.calls)
             names: dict[PlanId, tuple[str, ...]] = {}
             for name, place in before.views.items():
                 names[place] = (*names.get(place, ()), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,7 +146,7 @@ class Evaluation:
 
     def __init__(
         self,
-        calls: list[DeclaredCall],
+        calls: Iterable[DeclaredCall],
         named: Callable[[Any], Named | None],
         unsettled: Callable[[Any], Unsettled | None] = lambda collection: None,
     ) -> None:
