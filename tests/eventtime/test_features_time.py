@@ -34,7 +34,7 @@ def asked(where: str, trigger: str, mode: Any, what: str) -> Any:
             .agg(v=WHAT[what])
         )
     ).engine
-    return next(node for node in engine._plan.nodes if hasattr(node.operation, "windowing"))
+    return next(node for node in engine._plan.nodes.values() if hasattr(node.operation, "windowing"))
 
 
 def four_answers(node: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from eventtime.pipelines import Setup, setups
 from evercurrent.views.apps import retail, visits
 from evercurrent.views.durability.plan_match import state_ids
 from evercurrent.views.plan.node_identities import plan_identities
-from evercurrent.views.plan.nodes import PlanId
 from identity.declaring import compiled_of, declared, identities_of_views, same, states_of_views
 from other_process import OTHERS, results_of
 from strategies import Program, of_profile, programs
@@ -26,7 +25,7 @@ from strategies import Program, of_profile, programs
 @given(programs(), programs())
 def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Program) -> None:
     plans = [declared(one)._plan, declared(two)._plan]
-    first, second = (plan_identities(plan, map(PlanId, range(len(plan.nodes)))) for plan in plans)
+    first, second = (plan_identities(plan, plan.nodes) for plan in plans)
     for here, identity in first.items():
         for there, other in second.items():
             assert (identity == other) == same(plans[0], here, plans[1], there), (
@@ -40,7 +39,7 @@ def test_identities_are_equal_where_nodes_of_plans_are(one: Program, two: Progra
 @given(setups(), setups())
 def test_identities_of_windowed_groupings_are_equal_where_they_are(one: Setup, two: Setup) -> None:
     plans = [windowed(one)._plan, windowed(two)._plan]
-    first, second = (plan_identities(plan, map(PlanId, range(len(plan.nodes)))) for plan in plans)
+    first, second = (plan_identities(plan, plan.nodes) for plan in plans)
     assert len(set(first.values())) == len(first)
     for here, identity in first.items():
         for there, other in second.items():

@@ -63,6 +63,7 @@ class Collection(RowCalls["Collection"], EventTimeCalls["Collection"], RefusedAs
         self._place = place
         self._node = plan[place]
         self._windowing = windowing
+        plan.hold(self, place)
 
     @property
     def schema(self) -> pl.Schema:

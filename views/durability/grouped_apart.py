@@ -39,8 +39,7 @@ def require_together(url: str, last: Commit, plan: Plan, drop: Collection[str] =
 def views_of_replaced(plan: Plan) -> list[str]:
     """Return the views that stand on a node which replaces columns by others of the same names."""
     behind: set[PlanId] = set()
-    for number, node in enumerate(plan.nodes):
-        place = PlanId(number)
+    for place, node in plan.nodes.items():
         if behind.intersection(node.inputs) or _replaces(
             node, [plan.nodes[source] for source in node.inputs]
         ):

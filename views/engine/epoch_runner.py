@@ -105,7 +105,7 @@ class Running(EpochReads):
         """Return whether more was declared since the plan was compiled."""
         if self.durability is not None or self.epoch > 0 or self._is_begun:
             return False
-        return (len(self._plan.nodes), self._plan.edits) != self._compiled_size
+        return (self._plan.added, self._plan.edits) != self._compiled_size
 
     def current(self) -> Compiled:
         """Return the circuit of the plan declared so far; it is final from the first epoch or the opening of a checkpoint on.
@@ -125,7 +125,7 @@ class Running(EpochReads):
                     self._report(filled)
             return self._compiled
         if self._compiled is None or self._is_outdated:
-            size = (len(self._plan.nodes), self._plan.edits)
+            size = (self._plan.added, self._plan.edits)
             # States that never leave the memory of this process may be any objects.
             with interruptible():
                 compiled = compile_plan(self._plan, Ledger(LEDGER_ROWS), allow_pickle=True)
@@ -261,7 +261,7 @@ class Running(EpochReads):
     ) -> None:
         """Start with a circuit that has states, after an epoch of another engine."""
         self.epoch, self.positions, self.untouched = epoch, dict(positions), set(untouched)
-        self._compiled, self._compiled_size = compiled, (len(self._plan.nodes), self._plan.edits)
+        self._compiled, self._compiled_size = compiled, (self._plan.added, self._plan.edits)
         self._publish(compiled)
 
     @property

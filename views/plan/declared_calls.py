@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 from evercurrent.core.data.errors import first_line
+
+from .noted_objects import NotedObjects
 
 K = TypeVar("K", bound=type)
 
@@ -45,67 +46,54 @@ class DeclaredCalls:
     """
 
     def __init__(self) -> None:
-        self._by_result: dict[int, _Noted] = {}
+        self._noted: NotedObjects[_Noted] = NotedObjects()
         self.count: int = 0
         """How many were noted, those that are forgotten included."""
 
     def __iter__(self) -> Iterator[DeclaredCall]:
-        """Yield the calls, which are as of now: others may come, and go, in other threads."""
-        for noted in list(self._by_result.values()):
-            result = noted.result()
-            if result is not None:
-                yield DeclaredCall(noted.receiver, noted.method, noted.args, noted.kwargs, result)
+        """Yield the calls of which the result is there now."""
+        return (noted.call_of(result) for result, noted in self._noted.items())
 
     def note(
         self, receiver: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
     ) -> None:
         """Note a call. The first one of several with one result stands."""
-        if result is not receiver and id(result) not in self._by_result:
+        if result is not receiver and self._noted.get(result) is None:
             self.put(DeclaredCall(receiver, method, args, kwargs, result))
 
     def put(self, call: DeclaredCall) -> None:
         """Have this call be the one that declared its result, in the place of another one if there is one."""
-        key = id(call.result)
-        before = self._by_result.get(key)
-        forgotten = partial(_forget, weakref.ref(self), key)
-        self._by_result[key] = _Noted(
-            call.receiver,
-            call.method,
-            call.args,
-            call.kwargs,
-            weakref.ref(call.result, forgotten),
-            self.count if before is None else before.number,
-        )
+        before = self._noted.get(call.result)
+        number = self.count if before is None else before.number
         self.count += before is None
+        self._noted.put(call.result, _Noted(call.receiver, call.method, call.args, call.kwargs, number))
 
     def of(self, result: Any) -> DeclaredCall:
         """Return the call that declared this."""
-        noted = self._by_result[id(result)]
-        return DeclaredCall(noted.receiver, noted.method, noted.args, noted.kwargs, result)
+        noted = self._noted.get(result)
+        assert noted is not None, "a view was declared by giving a collection its name"
+        return noted.call_of(result)
 
     def forget_names_since(self, count: int) -> None:
         """Forget by which calls names were given when more than so many calls were noted."""
-        for key, noted in list(self._by_result.items()):
+        for result, noted in self._noted.items():
             if noted.number >= count and noted.method == NAMED:
-                del self._by_result[key]
+                self._noted.forget(result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noted:
+    """A call without its result, by which it is noted."""
+
     receiver: Any
     method: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    result: weakref.ref[Any]
     number: int
 
-
-def _forget(calls: weakref.ref[DeclaredCalls], key: int, result: weakref.ref[Any]) -> None:
-    """Forget the call whose result is gone."""
-    noting = calls()
-    noted = None if noting is None else noting._by_result.get(key)
-    if noting is not None and noted is not None and noted.result is result:
-        del noting._by_result[key]
+    def call_of(self, result: Any) -> DeclaredCall:
+        """Return the call with its result."""
+        return DeclaredCall(self.receiver, self.method, self.args, self.kwargs, result)
 
 
 def noting_calls(kind: K) -> K:
@@ -124,7 +112,8 @@ def _noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(self, *args, **kwargs)
         _within.call = True
         try:
-            result = function(self, *args, **kwargs)
+            with self._plan.declaring():
+                result = function(self, *args, **kwargs)
         finally:
             _within.call = False
         if isinstance(result, tuple(_kinds)):

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .declared_calls import DeclaredCall, DeclaredCalls
+from .plan import Plan
 
 
 def note_forked(
     into: DeclaredCalls,
     calls: Iterable[DeclaredCall],
     origin: object,
-    fork: object,
+    fork: Plan,
     stand_in: Callable[[Any], Any],
 ) -> None:
     """Note calls over the plan of a ``fork`` in place of its ``origin``. Cost: the calls.
@@ -37,6 +38,8 @@ def note_forked(
             other = forks[id(value)] = copy.copy(value)
             for name, each in vars(value).items():
                 setattr(other, name, fork if each is origin else forked(each))
+            if "_place" in vars(other):
+                fork.hold(other, other._place)
         return other
 
     for call in calls:

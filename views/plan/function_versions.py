@@ -134,7 +134,7 @@ def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[P
 
     ``views`` are the identities on record. The result also maps each node to its node in that plan.
     """
-    if not any(_has_version(node.operation) for node in plan.nodes):
+    if not any(_has_version(node.operation) for node in plan.nodes.values()):
         return None
     options = _identities(plan)
     bare: set[PlanId] = set()
@@ -143,8 +143,7 @@ def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[P
     if not bare:
         return None
     bare_plan, places = Plan(), dict[PlanId, PlanId]()
-    for number, node in enumerate(plan.nodes):
-        place = PlanId(number)
+    for place, node in plan.nodes.items():
         operation = unwrapped(node.operation) if place in bare else node.operation
         places[place] = bare_plan.add(
             replace(node, operation=operation, inputs=tuple(places[source] for source in node.inputs))
@@ -158,19 +157,19 @@ def _has_version(operation: Operation) -> bool:
     return any(unwrapped(function) != function for _, function in functions_of(operation))
 
 
-def _identities(plan: Plan) -> list[dict[str, frozenset[PlanId]]]:
+def _identities(plan: Plan) -> dict[PlanId, dict[str, frozenset[PlanId]]]:
     """Return the possible earlier identities of each node, with the nodes whose functions had no version in each."""
-    identities: list[dict[str, frozenset[PlanId]]] = []
-    for number, node in enumerate(plan.nodes):
+    identities: dict[PlanId, dict[str, frozenset[PlanId]]] = {}
+    for place, node in plan.nodes.items():
         kinds = [(operation_identity(node), frozenset[PlanId]())]
         if _has_version(node.operation):
             bare = replace(node, operation=unwrapped(node.operation))
-            kinds.append((operation_identity(bare), frozenset({PlanId(number)})))
+            kinds.append((operation_identity(bare), frozenset({place})))
         bare_nodes: dict[str, frozenset[PlanId]] = {}
         for (kind, own), *inputs in islice(
             product(kinds, *(identities[source].items() for source in node.inputs)), MOST_TRIED
         ):
             identity = digest_of(kind, [each for each, _ in inputs])
             bare_nodes.setdefault(identity, own.union(*(nodes for _, nodes in inputs)))
-        identities.append(bare_nodes)
+        identities[place] = bare_nodes
     return identities

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from evercurrent.core.data.errors import InputError
 from ..concurrency.turns import Guard
 from .declared_calls import DeclaredCalls
 from .nodes import Input, PlanId, PlanNode, WindowedGroup
+from .noted_objects import NotedObjects
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -22,14 +24,24 @@ LABEL = 60
 STEPS = 4
 """The most operations between a node and a view or source that a message names; beyond them it names only the source."""
 
+FEW_NODES = 64
+"""So many nodes that nothing needs are kept in any case."""
+
 _adding = Guard()
 
 
 class Plan:
-    """All declared collections, each once, every node after its inputs."""
+    """The declared collections that are there, each once, every node after its inputs.
+
+    Nodes that neither views nor sources need, and on which no collection stands that somebody holds, are forgotten when there are as
+    many of them as others. So memory follows what is declared now, however many views came and went.
+    """
 
     def __init__(self) -> None:
-        self.nodes: list[PlanNode] = []
+        self.nodes: dict[PlanId, PlanNode] = {}
+        """By their places, which ascend and are never given again."""
+        self.added: int = 0
+        """How many nodes were ever added."""
         self.views: dict[str, PlanId] = {}
         self.inputs: dict[PlanId, Input] = {}
         """Its sources, by their places."""
@@ -43,22 +55,26 @@ class Plan:
         """How often names of views and sources were given or taken away."""
         self._known: dict[PlanNode, PlanId] = {}
         self._names: dict[PlanId, tuple[str, ...]] = {}
-        self._consequences: list[_Consequences] = []
+        self._consequences: dict[PlanId, _Consequences] = {}
         self._sources: dict[PlanId, frozenset[PlanId]] = {}
+        self._collections: NotedObjects[PlanId] = NotedObjects()
+        self._declaring = 0
+        self._most_nodes = FEW_NODES
         self.calls: DeclaredCalls = DeclaredCalls()
         """How its collections were declared, in this process."""
         self.sources: dict[str, Any] = {}
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Return all of it except the calls: tasks in other processes compile the plan and declare nothing."""
-        return {**self.__dict__, "calls": DeclaredCalls(), "sources": {}}
+        """Return all of it except calls and collections: tasks in other processes compile the plan and declare nothing."""
+        without = {"calls": DeclaredCalls(), "sources": {}, "_collections": NotedObjects()}
+        return {**self.__dict__, **without}
 
     def forked(self) -> Plan:
         """Return a copy that goes its own way; nodes are shared, as they never change."""
         with _adding.lock:
             other = copy.copy(self)
-            other.calls = DeclaredCalls()
+            other.calls, other._collections, other._declaring = DeclaredCalls(), NotedObjects(), 0
             for name in (
                 "nodes",
                 "_consequences",
@@ -78,17 +94,46 @@ class Plan:
         with _adding.lock:  # One for all plans, as these are pickled.
             place = self._known.get(node)
             if place is None:
-                place = self._known[node] = PlanId(len(self.nodes))
+                place = self._known[node] = PlanId(self.added)
+                self.added += 1
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
-                self.nodes.append(replace(node, label=label))
+                self.nodes[place] = replace(node, label=label)
                 if isinstance(node.operation, Input):
                     self.inputs = {**self.inputs, place: node.operation}
                 elif isinstance(node.operation, WindowedGroup):
                     self.windowed[place] = node.operation
-                self._consequences.append(
-                    _consequences(place, node, [self._consequences[source] for source in node.inputs])
-                )
+                inputs = [self._consequences[source] for source in node.inputs]
+                self._consequences[place] = _consequences(place, node, inputs)
             return place
+
+    def hold(self, collection: object, place: PlanId) -> None:
+        """Keep a node, and what is upstream of it, as long as somebody holds a collection that stands on it."""
+        self._collections.put(collection, place)
+
+    @contextmanager
+    def declaring(self) -> Iterator[None]:
+        """Keep all nodes inside the block, in which some are added; afterwards, those that are needed if there are many others."""
+        with _adding.lock:
+            self._declaring += 1
+        try:
+            yield
+        finally:
+            with _adding.lock:
+                self._declaring -= 1
+                if not self._declaring and len(self.nodes) > self._most_nodes:
+                    self._forget_unneeded()
+
+    def _forget_unneeded(self) -> None:
+        kept = self._behind(
+            [*self.views.values(), *self.inputs, *(at for _, at in self._collections.items())]
+        )
+        # Other threads may be reading these, so they are replaced and not changed.
+        self.nodes = {at: node for at, node in self.nodes.items() if at in kept}
+        self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in kept}
+        self._known = {node: at for node, at in self._known.items() if at in kept}
+        self._consequences = {at: each for at, each in self._consequences.items() if at in kept}
+        self._sources = {at: sources for at, sources in self._sources.items() if at in kept}
+        self._most_nodes = 2 * len(kept) + FEW_NODES
 
     def add_view(self, name: str, place: PlanId) -> None:
         """Give the rows of a node a name."""
@@ -98,7 +143,7 @@ class Plan:
         self._names = {**self._names, place: (*self._names.get(place, ()), name)}
 
     def remove_view(self, name: str) -> None:
-        """Take the name of a view away. Its node stays, since collections may refer to it, and is compiled where it is needed."""
+        """Take the name of a view away. Its node stays as long as collections refer to it, and is compiled where it is needed."""
         place = self.views[name]
         self.edits += 1
         self.views = {other: at for other, at in self.views.items() if other != name}
@@ -200,18 +245,24 @@ class Plan:
 
     def behind(self, place: PlanId) -> set[PlanId]:
         """Return a node and all nodes upstream of it."""
-        return self._upstream(place, lambda at: self.nodes[at].inputs)
+        return self._behind([place])
+
+    def _behind(self, places: Iterable[PlanId]) -> set[PlanId]:
+        """Return these nodes and all nodes upstream of them."""
+        return self._upstream(places, lambda at: self.nodes[at].inputs)
 
     def _sources_upstream(self, place: PlanId) -> frozenset[PlanId]:
         # The sources of each node are kept, so that the walk is one step for each node of a chain.
-        upstream = self._upstream(place, lambda at: () if at in self._sources else self.nodes[at].inputs)
+        upstream = self._upstream([place], lambda at: () if at in self._sources else self.nodes[at].inputs)
         sources = {at for at in upstream if not self.nodes[at].inputs}
         return frozenset(sources.union(*(self._sources[at] for at in upstream if at in self._sources)))
 
-    def _upstream(self, place: PlanId, onward: Callable[[PlanId], Sequence[PlanId]]) -> set[PlanId]:
-        """Return a node and all nodes reached from it by ``onward``."""
+    def _upstream(
+        self, places: Iterable[PlanId], onward: Callable[[PlanId], Sequence[PlanId]]
+    ) -> set[PlanId]:
+        """Return these nodes and all nodes reached from them by ``onward``."""
         reached: set[PlanId] = set()
-        pending = [place]
+        pending = list(places)
         while pending:
             at = pending.pop()
             if at not in reached:
@@ -239,7 +290,7 @@ class Plan:
         """
         return sorted(
             at
-            for at in self._upstream(place, lambda at: self._hands_on_below_zero(self.nodes[at]))
+            for at in self._upstream([place], lambda at: self._hands_on_below_zero(self.nodes[at]))
             if self.nodes[at].operation.may_go_below_zero(self.may_retract(at))
         )
 
@@ -266,15 +317,7 @@ class Plan:
 
     def needed(self) -> list[PlanId]:
         """Return the nodes needed for the views and sources, in the order in which they can be computed."""
-        pending = list(self.views.values())
-        pending += self.inputs
-        reached: set[PlanId] = set()
-        while pending:
-            place = pending.pop()
-            if place not in reached:
-                reached.add(place)
-                pending += self.nodes[place].inputs
-        return sorted(reached)
+        return sorted(self._behind([*self.views.values(), *self.inputs]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
