@@ -104,8 +104,12 @@ def interrupted_at(line: int, action: Callable[[], object], number: signal.Signa
     """Run an action, send the signal when so many lines have run, and return whether there were so many."""
     seen = 0
 
-    def local(frame: FrameType, event: str, argument: object) -> Any:
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal seen
+        if event == "exception" and argument[0] is GeneratorExit:
+            # A generator that is closed runs no line, and Python raises nothing out of it.
+            frame.f_trace = None
+            return None
         seen += 1
         if seen == line:
             signal.raise_signal(number)
