@@ -56,7 +56,7 @@ LONGEST = 120
 FEWEST = 10
 """With fewer examples a law has nothing to choose from."""
 FEW = 64
-"""So many values a choice may have of which each is told apart."""
+"""Up to so many values of a choice are distinguished."""
 
 Feature = tuple[Hashable, ...]
 
