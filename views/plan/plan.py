@@ -124,16 +124,16 @@ class Plan:
                     self._forget_unneeded()
 
     def _forget_unneeded(self) -> None:
-        kept = self._behind(
+        remaining = self._behind(
             [*self.views.values(), *self.inputs, *(at for _, at in self._collections.items())]
         )
         # Other threads may be reading these, so they are replaced and not changed.
-        self.nodes = {at: node for at, node in self.nodes.items() if at in kept}
-        self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in kept}
-        self._known = {node: at for node, at in self._known.items() if at in kept}
-        self._consequences = {at: each for at, each in self._consequences.items() if at in kept}
-        self._sources = {at: sources for at, sources in self._sources.items() if at in kept}
-        self._most_nodes = 2 * len(kept) + FEW_NODES
+        self.nodes = {at: node for at, node in self.nodes.items() if at in remaining}
+        self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in remaining}
+        self._known = {node: at for node, at in self._known.items() if at in remaining}
+        self._consequences = {at: each for at, each in self._consequences.items() if at in remaining}
+        self._sources = {at: sources for at, sources in self._sources.items() if at in remaining}
+        self._most_nodes = 2 * len(remaining) + FEW_NODES
 
     def add_view(self, name: str, place: PlanId) -> None:
         """Give the rows of a node a name."""
