@@ -1,6 +1,7 @@
 """A collection as one polars frame with a count for each row, which has the methods of a declared collection.
 
-Nothing here is shared with operators, expressions or the plan: expressions are evaluated by polars as they were written.
+Nothing here is shared with operators or the plan: expressions are evaluated by polars as they were written, except for the order
+of equal rows (``picks``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from evercurrent.core.eventtime.windows.kinds import Given
 
 from .arguments import each_of, is_column, listed, with_name
 from .merging import Closed, in_merged, in_sessions
+from .picks import with_order_of_equals
 from .row_frames import plain, repeated
 from .ties import require_decided
 from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, waits
@@ -180,7 +182,9 @@ class Batch:
 
     def accumulate(self, mode: str, *, allow_regrouping: bool = False) -> Batch:
         """See ``Collection.accumulate``."""
-        del allow_regrouping  # What is grouped again is refused below.
+        del (
+            allow_regrouping
+        )  # What is grouped again is refused: which panes there are does not follow from rows.
         return self._with_windows(mode=mode)
 
     def lateness(self, allowed: Any) -> Batch:
@@ -388,6 +392,7 @@ class Groups:
     ) -> list[pl.Series]:
         """Return the columns of one aggregate; it sees rows in the order of its own columns, or of event time."""
         text, time = str(expr), self._batch.event_time
+        expr = with_order_of_equals(expr, rows, time)
         by_time = [time] if time is not None and (".first(" in text or ".last(" in text) else []
         order = [*by_time, *dict.fromkeys(expr.meta.root_names())]
         numbered = rows.with_columns(numbers.alias(_GROUP))

@@ -192,7 +192,7 @@ class Evaluation:
             return reason
 
     def _again(self, call: DeclaredCall) -> Any:
-        receiver = self._standing(call.receiver)
+        receiver = self._standing(call.receiver, logs=call.method in (NAMED, "latest"))
         if call.method == NAMED:
             return receiver
         args, kwargs = self._standing(call.args), self._standing(dict(call.kwargs))
@@ -208,8 +208,6 @@ class Evaluation:
         except Exception as error:  # Whatever polars or a user's function raises.
             raise UnprovableError(f"polars does not evaluate {call.method}: {first_line(error)}") from error
         if isinstance(result, Batch):
-            if isinstance(receiver, Batch) and receiver.log and call.method != "latest":
-                raise UnprovableError(_is_log(receiver.log))
             declared = self._as_declared(result, call.result.schema)
             return declared if declared.log else self._settled(unsettled, declared)
         return result
@@ -253,11 +251,17 @@ class Evaluation:
         self.over[named.label] = None
         return Batch(rows, named.event_time).consolidated()
 
-    def _standing(self, value: Any) -> Any:
-        """Return a value with all collections in it replaced."""
+    def _standing(self, value: Any, *, logs: bool = False) -> Any:
+        """Return a value with all collections in it replaced, of which ``logs`` may be logs of panes.
+
+        Raises:
+            UnprovableError: one of them cannot be evaluated, or is a log.
+        """
         replacement = self._values.get(id(value))
         if isinstance(replacement, UnprovableError):
             raise replacement
+        if isinstance(replacement, Batch) and replacement.log and not logs:
+            raise UnprovableError(_is_log(replacement.log))
         if replacement is not None:
             return replacement
         if isinstance(value, dict):
