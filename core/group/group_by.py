@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -33,7 +33,7 @@ from ..data.tags import tagged
 from ..state.channels import Finding, Lookup
 from ..state.operator_contract import Operator
 from ..state.partitioning import KeyColumns
-from ..state.purge import payload_of, sums_gone
+from ..state.purge import sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
@@ -226,11 +226,14 @@ class GroupBy(Operator):
 
         Groups in ``even`` that do not exist have the row of an empty group. Cost: these groups.
         """
-        sums = self.spine.totals(keys, with_delta=True)
+        matches = self.spine.matches(keys, self.spine.delta)
+        sums = matches.totals()
         exists = self._exists(sums, len(keys))
         exists = exists if even is None else exists | even
         change = change_of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
-        names = self._key_columns(keys.take(change.groups), self.spine)
+        names = self._key_columns(
+            keys.take(change.groups), lambda: matches.payload(self.spine.layout, change.groups)
+        )
         rows = [*map(series_of, self._finished(names, self._changed(change), len(change)))]
         if self._discarding:
             has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
@@ -244,7 +247,9 @@ class GroupBy(Operator):
     def names(self, keys: Keys, at: Version | None = None) -> pl.DataFrame:
         """Return the key columns of these ascending, distinct groups, as of a commit; nulls for those that do not exist."""
         spine = self.spine.at(self.spine.version if at is None else at)
-        return frame_of(self._key_columns(keys, spine))
+        return frame_of(
+            self._key_columns(keys, lambda: spine.matches(keys, spine.delta).payload(spine.layout))
+        )
 
     def are_named(self, keys: Keys) -> Mask:
         """Return which of these ascending, distinct groups have key columns that do not go when runs are merged."""
@@ -363,7 +368,7 @@ class GroupBy(Operator):
         expired = None if self._expired is None else self._expired.value
         if expired is None or not len(expired):
             return None
-        return sums_gone(self.spine, run, expired, payload_of(self.spine, run, expired))
+        return sums_gone(self.spine, run, expired)
 
     def _names(self, deltas: Sequence[Delta], groups: Groups) -> pl.DataFrame:
         """Return the key columns of the touched groups, where they cannot be computed from the key words."""
@@ -373,11 +378,11 @@ class GroupBy(Operator):
         named = [frame_of([*map(series_of, delta.columns(self._spec.keys))]) for delta in deltas]
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
-    def _key_columns(self, keys: Keys, spine: Spine) -> list[pl.Series]:
-        """Return the key columns of existing groups, from their words or from the state."""
+    def _key_columns(self, keys: Keys, payload: Callable[[], pl.DataFrame]) -> list[pl.Series]:
+        """Return the key columns of existing groups, from their words or from the state, where they are ``payload``."""
         if self._one_word:
             return [series_of(self._key_column(keys))]
-        return payload_of(spine, spine.delta, keys).get_columns() if self._spec.keys else []
+        return payload().get_columns() if self._spec.keys else []
 
     def _key_column(self, keys: Keys) -> AnyColumn:
         ((name, dtype),) = self._spec.keys.items()

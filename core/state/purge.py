@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from ..columns.grouping import group
 from ..columns.kernels import Keys, expand, gather, stack
@@ -31,33 +30,8 @@ def entries_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
     )
 
 
-def sums_gone(spine: Spine, delta: Run, keys: Keys, payload: pl.DataFrame) -> Run:
-    """Return the run that purges these keys, whose payload is given, when added to a state of one entry per key."""
-    groups = group(keys)
-    totals = spine.totals(keys)
-    hit, position = delta.match(keys) if len(delta) else (np.zeros(0, np.intp), np.zeros(0, np.intp))
-    for name, column in delta.sums.items():
-        total = totals.setdefault(name, np.zeros(len(keys), np.int64))
-        total[hit] += column[position]
-    return run_of_groups(groups, payload, {name: -column for name, column in totals.items()})
-
-
-def payload_of(spine: Spine, delta: Run, keys: Keys) -> pl.DataFrame:
-    """Return the payload of these ascending, distinct keys in a state of one entry per key.
-
-    Where several runs have an entry of a key, any of them will do. A key that has none gets nulls.
-    """
-    positions = np.full(len(keys), -1)
-    parts, height = [], 0
-    for run in (*spine.runs, delta):
-        if not len(run):
-            continue
-        hit, position = run.match(keys)
-        if len(hit):
-            positions[hit] = height + np.arange(len(hit))
-            parts.append(gather(run.payload, position))
-            height += len(hit)
-    if height and (positions >= 0).all():
-        return gather(stack(parts), positions)
-    nulls = [pl.Series(name, [None], dtype) for name, dtype in spine.layout.payload.items()]
-    return gather(stack([*parts, pl.DataFrame(nulls)]), np.where(positions < 0, height, positions))
+def sums_gone(spine: Spine, delta: Run, keys: Keys) -> Run:
+    """Return the run that purges these ascending, distinct keys when it is added, with a delta, to a state of one entry per key."""
+    matches = spine.matches(keys, delta)
+    gone = {name: -column for name, column in matches.totals().items()}
+    return run_of_groups(group(keys), matches.payload(spine.layout), gone)

@@ -11,6 +11,7 @@ from ..columns.kernels import Ints, Keys
 from ..columns.marks import Marks
 from ..data.schema import DIFF
 from .marked_rows import MarkedRows
+from .matches import Matches
 from .run import Run
 from .version import Version
 from .waiting import add_marked, add_waiting, rows_in
@@ -53,10 +54,17 @@ class Totals(ABC):
         """Return the additive columns of these ascending, distinct keys; zero where there is no entry."""
         return self._totals(keys, (*self.runs, self.delta) if with_delta else self.runs)
 
+    def matches(self, keys: Keys, delta: Run | None = None) -> Matches:
+        """Return where these ascending, distinct keys are, in a state of one entry per key in each run; with those that are added, if given."""
+        return self._matches(keys, self.runs if delta is None else (*self.runs, delta))
+
     def _totals(self, keys: Keys, runs: Sequence[Run]) -> dict[str, Ints]:
-        totals, read = totals_in(runs, keys)
-        self.touched += read
-        return totals
+        return self._matches(keys, runs).totals()
+
+    def _matches(self, keys: Keys, runs: Sequence[Run]) -> Matches:
+        matches = Matches.of(runs, keys)
+        self.touched += matches.entries
+        return matches
 
     def totals_among(self, keys: Keys, marks: Callable[[], Marks]) -> Ints:
         """Return the sums of the diffs of these ascending, distinct keys, in a state to which entries are added.
@@ -83,24 +91,3 @@ class Totals(ABC):
             totals[order] += by_key
         self.touched += rows_in(waiting)
         return totals
-
-
-def totals_in(runs: Sequence[Run], keys: Keys) -> tuple[dict[str, Ints], int]:
-    """Return the additive columns of these ascending, distinct keys, zero where there is no entry, and how many entries are read."""
-    totals: dict[str, Ints] = {}
-    read = 0
-    for run in runs:
-        if not run.size:
-            continue
-        hit, position = run.match(keys)
-        read += len(hit)
-        for name, column in run.sums.items() if len(hit) else ():
-            if len(hit) == len(keys.first):
-                totals[name] = totals[name] + column[position] if name in totals else column[position]
-                continue
-            if name in totals:
-                totals[name][hit] += column[position]
-            else:
-                totals[name] = np.zeros(len(keys.first), np.int64)
-                totals[name][hit] = column[position]
-    return totals, read

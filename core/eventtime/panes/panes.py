@@ -21,7 +21,6 @@ from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
-from ...state.purge import payload_of
 from ...state.run import Layout, make_run, run_of_groups
 from ...state.spine import Spine
 from ..triggers.firing import EARLY, ON_TIME, Firing, places_among
@@ -268,7 +267,8 @@ class Panes(Operator):
 
     def _names(self, keys: Keys, fresh: Sequence[tuple[Index, pl.DataFrame]]) -> pl.DataFrame:
         """Return the key columns of windows: those that are stored, or fresh ones of the windows at these places."""
-        parts, place = [payload_of(self.counts, self.counts.delta, keys)], np.arange(len(keys))
+        stored = self.counts.matches(keys, self.counts.delta).payload(self.counts.layout)
+        parts, place = [stored], np.arange(len(keys))
         for places, rows in fresh:
             if len(places):
                 place[places] = sum(part.height for part in parts) + np.arange(len(places))
@@ -300,7 +300,7 @@ class Panes(Operator):
 
     def _named_by(self, column: str, keys: Keys) -> tuple[Mask, pl.DataFrame]:
         counted = self.counts.totals(keys).get(column, np.zeros(len(keys), np.int64)) > 0
-        return counted, payload_of(self.counts, self.counts.delta, keys)
+        return counted, self.counts.matches(keys, self.counts.delta).payload(self.counts.layout)
 
     def _change(self, firing: Firing, emits: Mask, last: _LastPanes, panes: pl.DataFrame) -> Delta:
         """Return minus the replaced panes, plus the new ones; stage the same for windows that stay open."""
