@@ -11,13 +11,25 @@ import polars as pl
 
 from ...columns.comparisons import differ
 from ...columns.grouping import group
-from ...columns.kernels import Index, Ints, Keys, Mask, at, frame_of, gather, key_words, physical, stack
+from ...columns.kernels import (
+    Index,
+    Ints,
+    Keys,
+    Mask,
+    at,
+    frame_of,
+    gather,
+    keep,
+    key_words,
+    physical,
+    stack,
+)
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.channels import Finding, Lookup
-from ...state.lookup import all_rows
+from ...state.lookup import KeyRows, all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
@@ -175,7 +187,8 @@ class Panes(Operator):
 
     def _last_panes(self, firing: Firing) -> _LastPanes:
         """Return the last panes of the windows that fire or close, and of those that merged into others."""
-        own, moves = all_rows(self.emitted, firing.keys), firing.moves
+        own, quiet = self._own_panes(firing)
+        moves = firing.moves
         keys = of = firing.keys.take(own.owners)
         places, payload, diffs = own.owners, own.payload, own.diffs
         if moves is not None and len(moves.old):
@@ -185,7 +198,22 @@ class Panes(Operator):
             keys, of = Keys.concat([keys, olds.keys.take(moved.owners)]), Keys.concat([of, heirs])
             places = np.concatenate([places, places_among(heirs, firing.keys)])
             payload, diffs = stack([payload, moved.payload]), np.concatenate([diffs, moved.diffs])
-        return _LastPanes(keys, of, places, payload, diffs, np.zeros(len(diffs), np.bool_), len(own.owners))
+        stands = np.zeros(len(diffs), np.bool_)
+        return _LastPanes(keys, of, places, payload, diffs, stands, len(own.owners), quiet)
+
+    def _own_panes(self, firing: Firing) -> tuple[KeyRows, Entries]:
+        """Return the last panes of the windows that fire, and of those that are over without firing, read at once."""
+        quiet, count = _quiet_ends(firing), len(firing.keys)
+        if not len(quiet):
+            rows = all_rows(self.emitted, firing.keys)
+            return rows, (quiet, rows.payload.head(0), rows.diffs[:0])
+        both = group(Keys.concat([firing.keys, quiet]))
+        rows = all_rows(self.emitted, both.keys)
+        owners = both.first_entries[rows.owners]
+        fires = owners < count
+        silent = ~fires
+        own = KeyRows(owners[fires], keep(rows.payload, fires), rows.diffs[fires])
+        return own, (quiet.take(owners[silent] - count), keep(rows.payload, silent), rows.diffs[silent])
 
     def _equal(self, compares: Mask, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
         """Return which last panes equal the row that their window has now, among the windows that are to be compared."""
@@ -336,17 +364,20 @@ class Panes(Operator):
                 np.ones(len(open_still), np.int64),
             ),
         ]
-        if len(quiet := _quiet_ends(firing)):
-            silent = all_rows(self.emitted, quiet)
-            entries.append((quiet.take(silent.owners), silent.payload, -silent.diffs))
+        keys, rows, diffs = last.quiet
+        entries.append((keys, rows, -diffs))
         entries = [entry for entry in entries if len(entry[0])]
         if not entries:
             return
         payload = stack([rows for _, rows, _ in entries])
         words = Keys.concat([keys for keys, _, _ in entries])
         diffs = np.concatenate([diffs for _, _, diffs in entries])
-        rows = key_words(payload.get_columns(), payload.height)
-        self.emitted.stage(make_run(self.emitted.layout, words, payload, {DIFF: diffs}, rows))
+        row_words = key_words(payload.get_columns(), payload.height)
+        self.emitted.stage(make_run(self.emitted.layout, words, payload, {DIFF: diffs}, row_words))
+
+
+Entries = tuple[Keys, pl.DataFrame, Ints]
+"""Windows, each with a pane and its diff."""
 
 
 @dataclass(slots=True, eq=False)
@@ -355,7 +386,8 @@ class _LastPanes:
 
     ``keys`` are the windows under which they are kept, ``of`` those that they are part of now, and ``places`` the places of the
     latter among the firing ones, -1 if they do not fire. The first ``own`` are of windows that have not moved. A pane that
-    ``stands`` is equal to what its window would emit, and is not replaced.
+    ``stands`` is equal to what its window would emit, and is not replaced. ``quiet`` are the last panes of windows that are over
+    without firing.
     """
 
     keys: Keys
@@ -365,6 +397,7 @@ class _LastPanes:
     diffs: Ints
     stands: Mask
     own: int
+    quiet: Entries
 
     def stand(self, equal: Mask) -> None:
         """Let the first of the equal panes of each window stand: a session that has moved and moved back may have others."""
