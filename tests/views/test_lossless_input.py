@@ -228,3 +228,51 @@ def test_the_cast_that_is_named_mends(dtype: Any, origin: str) -> None:
         )
     engine.push("s", table)
     assert view.read().height == 1
+
+
+NESTED = [
+    pl.List(pl.Int16),
+    pl.List(pl.String),
+    pl.Array(pl.Decimal(9, 2), 1),
+    pl.Struct({"Of a Shop": pl.List(pl.Float32)}),
+    pl.List(pl.Struct({"at": pl.Duration("ms"), "of": pl.Time})),
+]
+
+
+@pytest.mark.parametrize("dtype", NESTED, ids=str)
+@pytest.mark.parametrize("origin", ["arrow", "polars"])
+def test_the_cast_that_is_named_has_the_type_that_is_declared(dtype: Any, origin: str) -> None:
+    engine, _ = engine_of(x=dtype)
+    wrong = {"x": [[True, False]]}
+    with pytest.raises(ec.InputError, match="is another kind of value; cast it with") as refused:
+        engine.push("s", pa.table(wrong) if origin == "arrow" else pl.DataFrame(wrong))
+    cast = str(refused.value).rpartition(".cast(")[2].removesuffix("))")
+    named = eval(cast, {"pa": pa, "pl": pl})
+    if origin == "polars":
+        assert named == dtype
+    else:
+        assert pl.Series(pa.array([], named)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "dtype", [pl.Int128, pl.List(pl.UInt128), pl.Struct({"f": pl.Array(pl.Int128, 2)})], ids=str
+)
+@pytest.mark.parametrize("as_frame", [pa.table, pd.DataFrame], ids=["arrow", "pandas"])
+def test_a_type_that_a_library_has_not_is_no_remedy(dtype: Any, as_frame: Any) -> None:
+    engine, view = engine_of(x=dtype)
+    with pytest.raises(
+        ec.InputError, match=r"declare it pl\..*, as (arrow|pandas) has no .*Int128.* to cast it to"
+    ):
+        engine.push(
+            "s",
+            as_frame(
+                {
+                    "x": [{"f": [True, True]}]
+                    if dtype == pl.Struct
+                    else [[True]]
+                    if dtype == pl.List
+                    else [True]
+                }
+            ),
+        )
+    assert (engine.epoch_number, view.read().height) == (0, 0)

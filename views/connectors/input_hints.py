@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import polars as pl
+import pyarrow as pa
 
-from evercurrent.core.columns.lossless import LossyValueError, may_hold
+from evercurrent.core.columns.lossless import LossyValueError, as_type, may_hold
 
 Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
 """The library that pushed rows come from."""
@@ -44,6 +45,8 @@ def cast_hint(origin: Origin, name: str, source_type: pl.DataType, dtype: pl.Dat
             return f"read it with .with_columns(pl.col({name!r}).str.to_{type(dtype).__name__.lower()}())"
         case "polars":
             return f"cast it with .with_columns(pl.col({name!r}).cast({spelled(dtype)}))"
+        case "pandas" | "arrow" if not _is_in_arrow(dtype):
+            return f"declare it {spelled(source_type)}, as {origin} has no {dtype} to cast it to"
         case "pandas":
             return f"cast it with frame[{name!r}] = frame[{name!r}].astype({_pandas_name(dtype)!r})"
         case "arrow":
@@ -106,8 +109,29 @@ def _zone_hint(origin: Origin, name: str, zone: str) -> str:
             return ZONE_OF_VALUE
 
 
+def _is_in_arrow(dtype: pl.DataType) -> bool:
+    """Return whether Arrow has a type, which it has not for integers of 128 bits, nor for lists and structs of these."""
+    try:
+        pl.Series([], dtype=dtype).to_arrow()
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def spelled(dtype: pl.DataType) -> str:
-    """Return a type as it is written in a program."""
+    """Return a type as it is written in a program.
+
+    >>> spelled(pl.List(pl.Struct({"n": pl.Int8})))
+    "pl.List(pl.Struct({'n': pl.Int8}))"
+    """
+    match dtype:
+        case pl.List():
+            return f"pl.List({spelled(as_type(dtype.inner))})"
+        case pl.Array():
+            return f"pl.Array({spelled(as_type(dtype.inner))}, {dtype.size})"
+        case pl.Struct():
+            fields = [f"{field.name!r}: {spelled(as_type(field.dtype))}" for field in dtype.fields]
+            return f"pl.Struct({{{', '.join(fields)}}})"
     return f"pl.{dtype!r}"
 
 
@@ -128,16 +152,30 @@ def _pandas_name(dtype: pl.DataType) -> str:
 
 
 def _arrow_name(dtype: pl.DataType) -> str:
-    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
-        return "pa.string()"
-    if dtype.is_numeric() and not isinstance(dtype, pl.Decimal):
-        return f"pa.{str(dtype).lower()}()"
-    if isinstance(dtype, pl.Datetime):
-        zone = "" if dtype.time_zone is None else f", {dtype.time_zone!r}"
-        return f"pa.timestamp({dtype.time_unit!r}{zone})"
+    """Return a type of Arrow as it is written in a program."""
+    match dtype:
+        case pl.List():
+            return f"pa.large_list({_arrow_name(as_type(dtype.inner))})"
+        case pl.Array():
+            return f"pa.list_({_arrow_name(as_type(dtype.inner))}, {dtype.size})"
+        case pl.Struct():
+            fields = [f"{field.name!r}: {_arrow_name(as_type(field.dtype))}" for field in dtype.fields]
+            return f"pa.struct({{{', '.join(fields)}}})"
+        case pl.Decimal():
+            return f"pa.decimal128({dtype.precision}, {dtype.scale})"
+        case pl.Duration():
+            return f"pa.duration({dtype.time_unit!r})"
+        case pl.Datetime():
+            zone = "" if dtype.time_zone is None else f", {dtype.time_zone!r}"
+            return f"pa.timestamp({dtype.time_unit!r}{zone})"
     named: dict[type[pl.DataType], str] = {
         pl.Boolean: "pa.bool_()",
         pl.Date: "pa.date32()",
+        pl.Time: "pa.time64('ns')",
         pl.Binary: "pa.binary()",
+        pl.Null: "pa.null()",
+        pl.String: "pa.string()",
+        pl.Categorical: "pa.string()",
+        pl.Enum: "pa.string()",
     }
-    return named.get(type(dtype), f"{pl.Series([], dtype=dtype).to_arrow().type!s}")
+    return named.get(type(dtype), f"pa.{str(dtype).lower()}()")
