@@ -163,3 +163,48 @@ def test_others_declare_meanwhile() -> None:
         for thread in threads:
             thread.join()
     assert errors == []
+
+
+def test_a_fork_has_nothing_of_what_others_declare_while_it_is_forked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, counts = engine_of_counts()
+    forked, declared = plans.Plan.forked, list[Any]()
+
+    def forked_while_others_declare(plan: plans.Plan) -> plans.Plan:
+        fork = forked(plan)
+        declared.extend(counts.filter(pl.col("n") > least) for least in range(5, 5 + MANY))
+        return fork
+
+    monkeypatch.setattr(plans.Plan, "forked", forked_while_others_declare)
+    gc.disable()
+    try:
+        fork = engine.fork()
+        come_and_go(fork, fork.views["counts"], MANY)
+    finally:
+        gc.enable()
+    assert fork.views["counts"].read().height == 2
+
+
+def test_sources_are_looked_up_while_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, counts = engine_of_counts()
+    plan, upstream = engine._plan, plans.Plan._sources_upstream
+
+    def forgotten_meanwhile(plan: plans.Plan, place: Any) -> Any:
+        sources = upstream(plan, place)
+        plan._forget_unneeded()
+        return sources
+
+    class Added(dict[Any, Any]):
+        """Another thread adds to them at any time."""
+
+        def items(self) -> Any:
+            for each in super().items():
+                yield each
+                self[-len(self)] = frozenset()
+
+    monkeypatch.setattr(plans.Plan, "_sources_upstream", forgotten_meanwhile)
+    for least in range(3):
+        plan._sources = Added(plan._sources)
+        few = counts.filter(pl.col("n") > least)
+        assert [source.name for source in plan.sources_of(few._place)] == ["rows"]

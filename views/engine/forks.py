@@ -44,6 +44,8 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
         InputError: an epoch is being evaluated.
         CheckpointError, EpochGoneError: there is no such commit, or it is of another plan.
     """
+    # The calls first: what other threads declare from here on stands on nodes that are not in the fork.
+    calls = list(origin.plan.calls)
     plan, running = origin.plan.forked(), origin.running
     log = running.log.forked()
     if checkpoint is None:
@@ -57,7 +59,7 @@ def fork(origin: Origin, engine: ViewKeeper, checkpoint: Checkpoint | None, epoc
     views = {name: view.forked(engine, plan, origin.retain) for name, view in origin.views.items()}
     plan.sources.update(sources)
     stand_ins = _StandIns(origin, engine, plan, sources, views)
-    note_forked(plan.calls, origin.plan.calls, origin.plan, plan, stand_ins)
+    note_forked(plan.calls, calls, origin.plan, plan, stand_ins)
     for name, view in views.items():
         if checkpoint is None:
             view._history = origin.views[name]._history.forked()

@@ -132,7 +132,8 @@ class Plan:
         self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in remaining}
         self._known = {node: at for node, at in self._known.items() if at in remaining}
         self._consequences = {at: each for at, each in self._consequences.items() if at in remaining}
-        self._sources = {at: sources for at, sources in self._sources.items() if at in remaining}
+        # Other threads add to these without the lock.
+        self._sources = {at: sources for at, sources in self._sources.copy().items() if at in remaining}
         self._most_nodes = 2 * len(remaining) + FEW_NODES
 
     def add_view(self, name: str, place: PlanId) -> None:
@@ -238,10 +239,10 @@ class Plan:
 
     def sources_of(self, place: PlanId) -> list[Input]:
         """Return the sources from which the rows of a node come."""
-        if place not in self._sources:
-            self._sources[place] = self._sources_upstream(place)
-        sources = (self.inputs[at] for at in self._sources[place])
-        return sorted(sources, key=lambda source: source.name)
+        places = self._sources.get(place)
+        if places is None:
+            places = self._sources[place] = self._sources_upstream(place)
+        return sorted((self.inputs[at] for at in places), key=lambda source: source.name)
 
     def behind(self, place: PlanId) -> set[PlanId]:
         """Return a node and all nodes upstream of it."""
@@ -253,9 +254,10 @@ class Plan:
 
     def _sources_upstream(self, place: PlanId) -> frozenset[PlanId]:
         # The sources of each node are kept, so that the walk is one step for each node of a chain.
-        upstream = self._upstream([place], lambda at: () if at in self._sources else self.nodes[at].inputs)
+        cached = self._sources  # Another thread may replace them meanwhile.
+        upstream = self._upstream([place], lambda at: () if at in cached else self.nodes[at].inputs)
         sources = {at for at in upstream if not self.nodes[at].inputs}
-        return frozenset(sources.union(*(self._sources[at] for at in upstream if at in self._sources)))
+        return frozenset(sources.union(*(cached[at] for at in upstream if at in cached)))
 
     def _upstream(
         self, places: Iterable[PlanId], onward: Callable[[PlanId], Sequence[PlanId]]
