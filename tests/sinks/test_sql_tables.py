@@ -94,6 +94,27 @@ def test_one_table_in_two_databases(tmp_path: Path) -> None:
         view.to_sql(f"sqlite:///{tmp_path}/y.db", "t")
 
 
+@pytest.mark.parametrize("change", ["alter table t rename to u", "drop table t"])
+def test_a_table_that_is_renamed_or_dropped_beneath_its_sink_is_written_anew(
+    change: str, tmp_path: Path
+) -> None:
+    """The renamed one keeps its rows and its index, and is nobody's."""
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"a": pl.Int64}).group_by("a").len("n"))
+    delivery = view.to_sql(f"sqlite:///{tmp_path}/x.db", "t", retry=ec.Retry(first_seconds=0.01))
+    engine.push("s", {"a": [1, 2]})
+    assert delivery.join(10)
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        database.execute(change)
+    for rows in ([1, 3], [2]):
+        engine.push("s", {"a": rows})
+        assert delivery.join(10)
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        assert sorted(database.execute("select * from t")) == [(1, 2), (2, 2), (3, 1)]
+        if "rename" in change:
+            assert sorted(database.execute("select * from u")) == [(1, 1), (2, 1)]
+
+
 @pytest.mark.filterwarnings("ignore:Query string argument")
 @pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db?password=s3cret&cache=s3cret"])
 def test_a_password_is_not_shown(url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -63,11 +63,6 @@ class SqlTable:
             sa.Column(name, sql_type(self.place, name, dtype, dialect)) for name, dtype in schema.items()
         ]
         self._table = sa.Table(table, sa.MetaData(), *columns)
-        # Named by a digest, as names are cut after 63 bytes and are shared by all tables of a schema.
-        digest = sha256(table.encode()).hexdigest()[:12]
-        sa.Index(
-            f"evercurrent_keys_{digest}", *(self._table.c[key] for key in self._keys), unique=True,
-        )  # fmt: skip
         self._epochs = sa.Table(
             EPOCHS, sa.MetaData(), sa.Column("written", sa.String(255), primary_key=True),
             sa.Column("epoch", sa.BigInteger(), nullable=False), sa.Column("origin", sa.String(64), nullable=False),
@@ -100,7 +95,7 @@ class SqlTable:
                 # A database that commits each CREATE at once would leave a table that is nobody's if the rest failed.
                 self._note(connection, BEFORE_ALL, "")
         with self._transaction() as connection:
-            self._table.create(connection, checkfirst=True)
+            self._create(connection)
             connection.execute(self._table.delete())
             self._insert(connection, contents)
             self._note(connection, epoch, self._origin.token(epoch))
@@ -150,6 +145,15 @@ class SqlTable:
             raise SinkError(
                 f"{self.place} does not take a value: {first_line(error)}; change it in the view"
             ) from error
+
+    def _create(self, connection: sa.Connection) -> None:
+        """Create the table and its index, unless it is there."""
+        import sqlalchemy as sa
+
+        created = self._table.to_metadata(sa.MetaData())
+        # Named at random: names are cut after 63 bytes, are shared by all tables of a schema, and go with a table that is renamed.
+        sa.Index(f"evercurrent_keys_{token_hex(6)}", *(created.c[key] for key in self._keys), unique=True)
+        created.create(connection, checkfirst=True)
 
     def _has(self, written: sa.Row[Any]) -> bool:
         return self._origin.has(written.origin.partition("/")[0], written.epoch)
