@@ -33,10 +33,13 @@ Offset: TypeAlias = dict[str, Any]
 """An epoch, and who committed it, where that is known: a checkpoint that begins anew counts its epochs from the start, too."""
 
 FROM_CONTENTS = "read its contents with option 'versionAsOf'"
-FROM_CONTENTS_ON = "begin with option 'since', 'contents', and a new checkpointLocation"
+NEW_CHECKPOINT = "a new checkpoint of this query (checkpointLocation, or checkpoint= of spark_bridge.run)"
+FROM_CONTENTS_ON = f"begin with option 'since', 'contents', and {NEW_CHECKPOINT}"
 """What a reader and a stream do whose first deltas are not there."""
 
-OTHER_CHECKPOINT = "it is not the checkpoint that the query began with; put that one back, or begin with a new checkpointLocation"
+OTHER_CHECKPOINT = (
+    f"it is not the checkpoint that the query began with; put that one back, or begin with {NEW_CHECKPOINT}"
+)
 
 PARTITION_BYTES = 32 << 20
 """The bytes up to which delta files are read together in one task."""
@@ -246,11 +249,11 @@ class EpochReader(DataSourceStreamReader):
         if columns is None:
             raise CheckpointError(
                 f"{self._options.where} is no longer there, it was dropped by epoch {last.epoch}; stop this query, or declare the view "
-                "again and begin with a new checkpointLocation"
+                f"again and begin with {NEW_CHECKPOINT}"
             )
         raise CheckpointError(
             f"{self._options.where} has other columns by epoch {last.epoch}, {listed(columns)}, and this query began with "
-            f"{listed(self._columns or {})}; begin with a new checkpointLocation"
+            f"{listed(self._columns or {})}; begin with {NEW_CHECKPOINT}"
         )
 
     def _refs(self, since: int, until: int) -> list[DeltaRef]:

@@ -196,7 +196,8 @@ def test_conditions_only_leave_rows_out(tmp_path: Path) -> None:
     ):
         rows_of(source(checkpoint, since="1").reader(None))
     with pytest.raises(
-        EpochGoneError, match=r"; begin with option 'since', 'contents', and a new checkpointLocation"
+        EpochGoneError,
+        match=r"; begin with option 'since', 'contents', and a new checkpoint of this query \(checkpointLocation, or checkpoint=",
     ):
         source(checkpoint, since="1").streamReader(None).partitions({"epoch": 1}, {"epoch": born})
 

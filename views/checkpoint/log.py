@@ -170,8 +170,7 @@ class CommitLog:
         if since < firsts[0] - 1:
             raise EpochGoneError(
                 f"{self.store.url}: the deltas of {view!r} after epoch {since} are no longer retained, those after "
-                f"{firsts[0] - 1} are; start from the contents of the view, or keep more commits with Checkpoint(keep=...)"
-                f"{self._cut_short()}"
+                f"{firsts[0] - 1} are{self._cut_short()}"
             )
         covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
         refs_by_record = [facts.deltas.get(view, ()) for facts in self._records.facts_in_order(covering)]
