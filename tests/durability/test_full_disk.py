@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,17 @@ def test_what_was_unknown_is_found_out_before_the_next_push(is_committed: bool, 
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_checkpoint_that_is_moved_away_and_put_back(every: int, tmp_path: Path) -> None:
-    """Commits are refused meanwhile, closing does not hide it, and what was acknowledged is in the folder that was moved."""
+    """Commits and pushes are refused meanwhile, closing does not hide it, and what was acknowledged is in the folder that was moved."""
     engine, _ = counting(tmp_path / "kept", every)
     for _ in range(3):
         engine.push("rows", [(1,)])
     engine.checkpoint()
     engine.push("rows", [(2,)])
     (tmp_path / "kept").rename(tmp_path / "away")
-    for work in (engine.checkpoint, engine.checkpoint):
+    push = partial(
+        engine.push, "rows", [(9,)]
+    )  # With every=1 its input is durable at once, and else it waits for a commit.
+    for work in (engine.checkpoint, engine.checkpoint, *[push] * (every == 1)):
         assert "kept: the folder was deleted or moved while it was in use; put it back" in _refusal(work)
     (tmp_path / "away").rename(tmp_path / "kept")
     engine.push("rows", [(3,)])
@@ -147,7 +151,9 @@ def test_a_checkpoint_that_is_moved_away_and_put_back(every: int, tmp_path: Path
         engine.close()
     again, counts = counting(tmp_path / "away", every)
     with again:
-        assert sorted(counts.read().rows())[:3] == [(1, 3), (2, 1), (3, 1)]
+        rows = sorted(counts.read().rows())
+        assert rows[:3] == [(1, 3), (2, 1), (3, 1)]
+        assert rows[3:] == [(4, 1)] * (every == 1)
         assert again.epoch_number == (6 if every == 1 else 5)
 
 

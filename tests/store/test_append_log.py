@@ -2,11 +2,12 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from evercurrent.core.data.errors import CorruptFileError
+from evercurrent.core.data.errors import CheckpointError, CorruptFileError
 from evercurrent.views.store import LocalStore, append_log
 from evercurrent.views.store.append_log import AppendLog, entries_after
 
@@ -139,6 +140,45 @@ def test_a_full_disk(log, tmp_path, monkeypatch):
         log.take_back()
     add(log, 2, b"again")
     assert found(tmp_path / "log") == [b"one", b"again"]
+
+
+@pytest.mark.parametrize("way", ["deleted", "moved with a folder", "replaced by a copy"])
+def test_an_entry_that_a_reopening_would_not_find_is_not_acknowledged(way, tmp_path):
+    """The descriptor stays open, so that writing raises nothing; what was refused is in no file when all is put back."""
+    folder, away = tmp_path / "above" / "folder", tmp_path / "away"
+    folder.mkdir(parents=True)
+    with AppendLog(str(folder / "log")) as log:
+        add(log, 1, b"one")
+        shutil.copytree(folder.parent, tmp_path / "copy")
+        if way == "deleted":
+            (folder / "log").rename(away)
+            shutil.rmtree(folder)
+        else:
+            folder.parent.rename(away)
+        if way == "replaced by a copy":
+            (tmp_path / "copy").rename(folder.parent)
+        for _ in range(2):
+            with pytest.raises(
+                CheckpointError, match=r"folder: the folder was deleted or moved while it was in use"
+            ):
+                add(log, 2, b"two")
+            log.take_back()
+        if way == "deleted":
+            folder.mkdir()
+            away.rename(folder / "log")
+        else:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            away.rename(folder.parent)
+        assert found(folder / "log") == [b"one"]
+        add(log, 2, b"again")
+        assert found(folder / "log") == [b"one", b"again"]
+
+
+def test_a_file_system_may_number_the_file_anew(log, tmp_path):
+    log._identity = (0, 0)
+    for number, content in enumerate((b"one", b"two" * 5000, b"three"), 1):
+        add(log, number, content)
+    assert found(tmp_path / "log") == [b"one", b"two" * 5000, b"three"]
 
 
 def test_a_child_leaves_it_alone(log):

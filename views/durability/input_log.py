@@ -113,6 +113,7 @@ class InputLog:
 
         Raises:
             OSError: it is unknown whether it is.
+            CheckpointError: it is where no reopening would find it.
         """
         self._log.wait()
 

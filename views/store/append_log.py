@@ -28,6 +28,7 @@ from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 from .acknowledged import Acknowledged
 from .acknowledged_file import AcknowledgedFile
 from .protocol import Abandoned, Buffer, LogGapError, size_of
+from .refusals import gone
 from .syncing import erase, is_ending, sync_data, sync_folder
 
 ALIGNED = 4096
@@ -57,12 +58,15 @@ class AppendLog:
         self._token = os.urandom(16)
         self._begun: int | None = None
         """The number of the entry that was begun and is not yet durable."""
+        self._head = b""
+        """Its head."""
         self._process = os.getpid()
         self._end = self._next = 0
         """The end of the entries that were waited for, and of the one that was begun."""
         self._writing: Future[None] | None = None
         is_new = not os.path.lexists(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._identity = _identity(os.fstat(self._descriptor))
         self._beside = ThreadPoolExecutor(1, "evercurrent-log")
         if is_new:
             sync_folder(os.path.dirname(path))
@@ -85,20 +89,23 @@ class AppendLog:
         head = HEAD.pack(MAGIC, self._token, number, size_of(parts), crc)
         head += zlib.crc32(head).to_bytes(4, "little")
         size = HEAD_SIZE + size_of(parts)
-        self._next, self._begun = self._end + _aligned(size), number
+        self._next, self._begun, self._head = self._end + _aligned(size), number, head
         if is_ending():
             self._write([head, *parts], self._end)
         else:
             self._writing = self._beside.submit(self._write, [head, *parts], self._end)
 
     def wait(self) -> None:
-        """Wait until the entry that was begun is on the disk.
+        """Wait until the entry that was begun is on the disk, in the file that has the path of this log.
 
         Raises:
             OSError: it is unknown whether it is; then call ``take_back``.
+            CheckpointError: the path has no such file any more; call ``take_back``, too.
         """
         if self._writing is not None:
             self._writing.result()
+        if self._begun is not None and not self._is_in_place():
+            raise gone(os.path.dirname(self.path))
         if self._begun is not None and self._acknowledged is not None:
             self._acknowledged.logged(self._begun, self._token)
         self._end, self._writing, self._begun = self._next, None, None
@@ -138,6 +145,21 @@ class AppendLog:
         """Close the file. A log that was abandoned was not being written to."""
         self._beside.shutdown(wait=kind is not Abandoned)
         os.close(self._descriptor)
+
+    def _is_in_place(self) -> bool:
+        """Return whether whoever opens the path reads the entry that was begun; costs a microsecond.
+
+        The file may have been deleted or moved with any folder above it, which an open descriptor does not show.
+        """
+        try:
+            if _identity(os.stat(self.path)) == self._identity:
+                return True
+            # Some file systems number a file anew each time that it is looked up.
+            with open(self.path, "rb") as file:
+                file.seek(self._end)
+                return file.read(len(self._head)) == self._head
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def _write(self, buffers: Sequence[Buffer], at: int) -> None:
         written, size = os.pwritev(self._descriptor, list(buffers), at), size_of(buffers)
@@ -246,6 +268,11 @@ def _head_at(content: memoryview, at: int) -> _Head | None:
         return _Head(*layout.unpack(body)[1:])
     _, number, size, its_crc = layout.unpack(body)
     return _Head(b"", number, size, its_crc, layout.size + 4)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """Return what distinguishes a file from any other one of this machine."""
+    return status.st_dev, status.st_ino
 
 
 def _aligned(size: int) -> int:

@@ -33,7 +33,7 @@ from .protocol import (
     is_own,
     size_of,
 )
-from .refusals import missing, not_noted, refusal, refusing, taken
+from .refusals import gone, missing, not_noted, refusal, refusing, taken
 from .syncing import all_at_once, make_folders, sync_folder
 from .unfinished import UNFINISHED, Unfinished
 
@@ -235,9 +235,7 @@ class LocalStore:
             CheckpointError: it is gone.
         """
         if not os.path.isdir(self.url):
-            raise CheckpointError(
-                f"{self.url}: the folder was deleted or moved while it was in use; put it back, or choose another one"
-            )
+            raise gone(self.url)
 
     def _path(self, name: str) -> str:
         return f"{self.url}/{checked(name, self.url)}"

@@ -91,6 +91,7 @@ class Log(Protocol):
 
         Raises:
             OSError: it is unknown whether it is; then call ``take_back``.
+            CheckpointError: it is, and no reopening would find it there; call ``take_back``, too.
         """
 
     def take_back(self) -> None:

@@ -44,6 +44,13 @@ def missing(url: str, name: str) -> MissingFileError:
     )
 
 
+def gone(url: str) -> CheckpointError:
+    """Return the error for a folder that is not where it was when it was opened."""
+    return CheckpointError(
+        f"{url}: the folder was deleted or moved while it was in use; put it back, or choose another one"
+    )
+
+
 def taken(url: str, names: list[str]) -> NameTakenError:
     """Return the error for files that are there already."""
     return NameTakenError(
