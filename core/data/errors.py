@@ -262,8 +262,9 @@ class CorruptFileError(CheckpointError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the message of an error, without the context and the hints that polars adds."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    """Return the message of an error, without the context and the hints that polars adds; the name of its class if it has none."""
+    lines = map(str.strip, str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
 
 
 @tagged("core.errors:GrowthWarning")

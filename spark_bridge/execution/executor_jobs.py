@@ -143,8 +143,12 @@ KNOWN_FAILURES = (
         "their Python is {0}, and the driver's is {1}",
     ),
     (r"No module named '?(pyspark|py4j)", "their Python does not find {0}, which the cluster's Spark brings"),
+    (r"ModuleNotFoundError: No module named '([^'.]+)", "{0} is not installed in their Python"),
 )
 """The texts that Spark reports when a worker does not start, with their meaning."""
+
+RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\w[^\n]*)")
+"""The error at the end of a traceback of Python."""
 
 
 def failure_of(error: Exception) -> str:
@@ -155,6 +159,8 @@ def failure_of(error: Exception) -> str:
     for pattern, meaning in KNOWN_FAILURES:
         if match := re.search(pattern, text, re.DOTALL):
             return meaning.format(*match.groups())
+    if match := RAISED.search(text):
+        return match[1]
     # The first line of an error of Java says which of its functions was called, and the second what has failed.
     failed = re.match(r"An error occurred while calling [^\n]*\n:?\s*([^\n]+)", text)
     return failed[1] if failed else first_line(error)

@@ -186,6 +186,28 @@ def test_failures_to_start_a_worker_in_a_sentence() -> None:
     assert remedy_of(RuntimeError(page), "ship") == "ship"
 
 
+@pytest.mark.parametrize(
+    ("raised", "reason", "is_python"),
+    [
+        ("ModuleNotFoundError: No module named 'pyarrow'", "pyarrow is not installed in their Python", True),
+        ("OSError: [Errno 28] No space left", "OSError: [Errno 28] No space left", False),
+    ],
+)
+def test_an_error_of_a_worker_is_named_though_spark_begins_its_text_with_an_empty_line(
+    raised: str, reason: str, is_python: bool
+) -> None:
+    """As under Spark Connect."""
+    error = RuntimeError(
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n[PYTHON_EXCEPTION] An exception was "
+        'thrown from the Python worker: Traceback (most recent call last):\n  File "worker.py", line 4207, in invoke_udf\n    import it\n'
+        f"           ^^^^\n{raised}\n SQLSTATE: 38000"
+    )
+    assert failure_of(error) == reason
+    assert (remedy_of(error, "ship") == "ship") == is_python
+    assert failure_of(RuntimeError("\n  something else\n")) == "something else"
+    assert failure_of(RuntimeError(" \n")) == "RuntimeError"
+
+
 def test_a_worker_that_has_died_is_no_fault_of_an_environment() -> None:
     calling = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe."
     died = RuntimeError(
