@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from threading import Condition, Lock, Thread
-from typing import TYPE_CHECKING, Any
+from threading import Condition, Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..runtime.ended_java import has_ended
 from .interruptions import interruption
@@ -28,6 +29,10 @@ POLL_SECONDS = 0.01
 
 STOP_SECONDS = 1.0
 """Seconds after which a query that has not ended is stopped again; twice as many each time."""
+
+
+Outcomes: TypeAlias = "SimpleQueue[Future[None]]"
+"""The queue for the results and errors of a call."""
 
 
 class Streaming:
@@ -48,6 +53,7 @@ class Streaming:
         self._one_at_a_time = Lock()
         self._changed = Condition()
         self._is_changing = False
+        self._is_done = Event()
         batches.await_end = self._await_end
         self.lock: WriterLock = WriterLock(batches.store.url)
         """The lock of the checkpoint, held until the query has ended."""
@@ -143,28 +149,38 @@ class Streaming:
     def await_termination(self, timeout: float | None) -> bool:
         """Wait until the query has ended; return False if it has not after ``timeout`` seconds.
 
+        Java is waited for in a thread of its own: where a handler of a signal raises in the middle of a call of Py4J, the next call of
+        that thread would wait for the answer to the one before.
+
         Raises:
             Exception: the error of Spark with which it ended.
         """
-        until = None if timeout is None else time.monotonic() + timeout
+        if not self._is_done.wait(timeout):
+            return False
+        self._await_last()
+        return True
+
+    def _await_last(self) -> None:
+        """Wait until the query has ended and is not started again.
+
+        Raises:
+            Exception: the error of Spark with which it ended.
+        """
         while True:
             query = self.query
-            if until is None:
-                query.awaitTermination()
-            else:
-                # Spark counts in milliseconds, and does not take 0.
-                left = max(until - time.monotonic(), 0.001)
-                if not query.awaitTermination(left):  # type: ignore[arg-type]
-                    return False
+            query.awaitTermination()
             if self._is_over(query):
-                return True
+                return
 
     def process_all_available(self) -> None:
-        """Wait until all rows that are there now are committed.
+        """Wait until all rows that are there now are committed, in a thread of its own: see ``await_termination``.
 
         Raises:
             Exception: the error of Spark with which the query ends.
         """
+        _in_thread(self._process_all).get().result()
+
+    def _process_all(self) -> None:
         while True:
             query = self.query
             query.processAllAvailable()
@@ -195,11 +211,12 @@ class Streaming:
     def _watch(self) -> None:
         """Wait for the end of the query, whether anybody else does or not."""
         try:
-            self.await_termination(None)
+            self._await_last()
         except Exception:
             # Callers that wait for the query get its error; here it only matters that it has ended.
             return
         finally:
+            self._is_done.set()
             self.ended()
 
 
@@ -212,23 +229,30 @@ def stop_again(query: StreamingQuery, seconds: float = STOP_SECONDS) -> None:
     Raises:
         Exception: what Spark raises.
     """
-    results: SimpleQueue[Exception | None] = SimpleQueue()
-
-    def stop() -> None:
-        try:
-            query.stop()
-        except Exception as error:
-            results.put(error)
-        else:
-            results.put(None)
-
+    outcomes: Outcomes = SimpleQueue()
     while True:
-        Thread(target=stop, daemon=True, name="evercurrent-stop").start()
+        _in_thread(query.stop, outcomes)
         try:
-            error = results.get(timeout=seconds)
+            outcomes.get(timeout=seconds).result()
         except Empty:
             seconds *= 2
             continue
-        if error is not None:
-            raise error
         return
+
+
+def _in_thread(work: Callable[[], None], outcomes: Outcomes | None = None) -> Outcomes:
+    """Run a call of Spark in a thread of its own, and return the queue into which its outcome is put."""
+    there: Outcomes = SimpleQueue() if outcomes is None else outcomes
+
+    def run() -> None:
+        outcome: Future[None] = Future()
+        try:
+            work()
+        except Exception as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+        there.put(outcome)
+
+    Thread(target=run, daemon=True, name="evercurrent-spark").start()
+    return there
