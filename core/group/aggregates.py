@@ -62,6 +62,11 @@ class AggregateTraits:
         """Return the expression of prepared columns that polars computes from all rows of a group; None if it is kept in another way."""
         return None
 
+    def compute_of_nothing(self, no_rows: pl.DataFrame) -> None:
+        """Compute it without rows, over their columns, where polars or functions of a user compute it; raise what these raise."""
+        if self.over_rows is not None:
+            no_rows.select(self.over_rows)
+
     @property
     def columns_read(self) -> tuple[str, ...]:
         """Return the prepared columns that it reads."""
@@ -221,6 +226,10 @@ class Custom(AggregateTraits):
     def columns_read(self) -> tuple[str, ...]:
         """Return its input."""
         return (self.input,)
+
+    def compute_of_nothing(self, no_rows: pl.DataFrame) -> None:
+        """Extract the result of the state of an empty group."""
+        pl.Series([self.extract(self.create())], dtype=self.dtype)
 
     @property
     def functions(self) -> tuple[Any, ...]:

@@ -300,6 +300,18 @@ def test_an_aggregate_without_a_value_of_no_rows_is_refused_where_there_are_no_k
         source.group_by().agg(n=pl.len(), last=last)
     assert source.group_by("k").agg(last=last).columns == ["k", "last"]
     assert source.group_by().agg(last=pl.col("x").sort().get(-1, null_on_oob=True)).columns == ["last"]
+    least = ec.aggregate(
+        create=list,
+        add=lambda kept, values: kept + values.to_list(),
+        merge=list.__add__,
+        extract=min,
+        dtype=pl.Int64,
+    )
+    for each, way_out in ((last, "null_on_oob"), (least("x"), r"have extract\(create\(\)\) return a value")):
+        discarding = source.trigger(ec.each_row(), always=True).accumulate("discarding").group_by("k")
+        for group, or_else in ((source.group_by(), "group by a key"), (discarding, "leave out always=")):
+            with pytest.raises(ec.PlanError, match=rf"column 'u' has no value .*{way_out}.*, or {or_else}$"):
+                group.agg(u=each)
 
 
 def test_a_quantile_of_no_dates_is_null() -> None:

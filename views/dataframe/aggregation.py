@@ -143,8 +143,11 @@ def aggregation(
     exprs: tuple[object, ...],
     named: Mapping[str, object],
     default_order: str | None = None,
+    empty_panes: bool = False,
 ) -> Aggregation:
     """Compile ``group_by(keys).agg(*exprs, **named)`` over rows of ``schema``; without keys, ``select``.
+
+    With ``empty_panes`` groups have results without rows too.
 
     Values and types are those of polars, with these differences, since the rows of a collection have no order:
 
@@ -187,28 +190,35 @@ def aggregation(
         finished=tuple(column for column, _ in outputs),
         schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
     )
-    if not keys:
-        _check_values_of_nothing(where, schema, compiled)
+    if not keys or empty_panes:
+        _check_values_of_nothing(where, schema, compiled, has_keys=bool(keys))
     return compiled
 
 
-def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregation) -> None:
-    """Refuse aggregates that polars cannot compute without rows, where the only group exists without any."""
+def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregation, *, has_keys: bool) -> None:
+    """Refuse aggregates that cannot be computed without rows, where there is a group without any."""
     for aggregate in compiled.aggregates:
-        if aggregate.over_rows is None:
-            continue
         inputs = [column.expr for column in compiled.prepared if column.name in aggregate.columns_read]
         try:
-            empty_frame(schema).select(inputs).select(aggregate.over_rows)
+            aggregate.compute_of_nothing(empty_frame(schema).select(inputs))
         except pl.exceptions.PanicException:
             continue  # Of a type whose value of nothing is null, such as the quantile of dates.
-        except pl.exceptions.PolarsError as error:
+        except Exception as error:  # A user's function may raise anything.
             names = [
                 each.name for each in compiled.finished if aggregate.output in each.expr.meta.root_names()
             ]
+            way_out = (
+                "have extract(create()) return a value"
+                if aggregate.is_users
+                else "use first() or get(0, null_on_oob=True)"
+            )
+            why, other_way = (
+                ("always= emits discarding panes without rows too", "leave out always=")
+                if has_keys
+                else ("without keys the group is there without rows too", "group by a key")
+            )
             raise PlanError(
-                f"{where}: column {listed(names)} has no value without rows ({first_line(error)}), and without keys the group "
-                "is there without rows too; use first() or get(0, null_on_oob=True), or group by a key"
+                f"{where}: column {listed(names)} has no value without rows ({first_line(error)}), and {why}; {way_out}, or {other_way}"
             ) from None
 
 

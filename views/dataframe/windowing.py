@@ -203,6 +203,7 @@ def windowed_group(
     compiled = aggregation(
         where, inside, (*names, *bounds), aggs, {**named_aggs, **stamped},
         None if event_time is None else event_time.column,
+        empty_panes=bool(windowing.always) and windowing.mode == "discarding",
     )  # fmt: skip
     _check_differences(where, plan, place, windowing, compiled)
     key_types = output_schema(schema, keys, where) if keys else pl.Schema()
