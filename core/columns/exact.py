@@ -22,6 +22,12 @@ from .pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
 
 LOWEST = -1074 >> 5
 LOWEST_HALF = -1074 >> 4
+LIMBS = range(LOWEST_HALF, 70)
+"""The limbs of all floats and of their squares, of 128-bit integers and of theirs."""
+
+MANY_SUMS = 500
+"""So many additive columns are looked through as fast as those of all ``LIMBS`` are looked up."""
+
 Bits = npt.NDArray[np.uint64]
 NOT_FINITE = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 """Values that have no limbs, by the names under which they are counted."""
@@ -232,13 +238,15 @@ def wide_integers(
 
 
 def only_limb(prefix: str, sums: Mapping[str, Ints]) -> Ints | None:
-    """Return the sum of numbers of 32 bits, which are all in one limb; None if there are others, or none at all."""
-    limbs = [name for name in sums if name.startswith(prefix) and name.startswith("[", len(prefix))]
-    return sums[limbs[0]] if limbs == [limb_name(prefix, 0)] else None
+    """Return the sum of ``integer_limbs`` that are all in one; None if some are in two, or there are none at all."""
+    return None if limb_name(prefix, 1) in sums else sums.get(limb_name(prefix, 0))
 
 
 def limbs_of(prefix: str, sums: Mapping[str, Ints]) -> dict[int, Ints]:
-    """Return the limbs of this prefix by number."""
+    """Return the limbs of this prefix by number. Cost: a look at each name; of many sums one for each limb that there can be."""
+    if len(sums) > MANY_SUMS:
+        names_of_limbs = ((limb, limb_name(prefix, limb)) for limb in LIMBS)
+        return {limb: sums[name] for limb, name in names_of_limbs if name in sums}
     head = f"{prefix}["
     names = {name: name[len(head) : -1] for name in sums if name.startswith(head)}
     return {int(limb): sums[name] for name, limb in names.items() if limb not in NOT_FINITE}

@@ -35,7 +35,7 @@ from ..expressions.aggregate_parts import AggregateCompiler, name_of
 from ..expressions.aggregate_rules import RULES
 from ..expressions.deep_expressions import taken_apart
 from ..expressions.elementwise import elementwise
-from ..expressions.known_schemas import evaluated, known_schema, resolved, selected_schema
+from ..expressions.known_schemas import evaluated, known_schema, read_by, resolved, selected_schema
 from ..expressions.polars_tree import read
 from ..expressions.rowwise import Obstacle
 from ..expressions.showing import shown
@@ -245,9 +245,9 @@ def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) 
 def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
     """Return the columns that polars makes of an expression in this ``agg``."""
     # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
-    schema = parts.schema
+    ungrouped = selected_schema(parts.about, parts.schema, expr)
+    schema = read_by(expr, parts.schema, parts.keys)
     keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
-    ungrouped = selected_schema(parts.about, schema, expr)
     if not keys:
         return ungrouped
     grouped = known_schema(
@@ -261,8 +261,12 @@ def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
 
 def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:
     """Return the output column and its type: that of polars, except for counts and what is computed from them."""
-    results = pl.Schema({part.output: part.dtype for part in parts.aggregates.values()}).to_frame().lazy()
-    ((_, dtype),) = resolved(parts.about, partial(results.select, expr)).items()
+    read_parts = {*expr.meta.root_names()}
+    results = pl.Schema(
+        {part.output: part.dtype for part in parts.aggregates.values() if part.output in read_parts}
+    )
+    rows = results.to_frame().lazy()
+    ((_, dtype),) = resolved(parts.about, partial(rows.select, expr)).items()
     copies = Expression(expr).copies
     return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies), dtype
 

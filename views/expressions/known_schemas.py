@@ -7,7 +7,7 @@ expressions, and each declared column is checked more than once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import polars as pl
@@ -47,12 +47,26 @@ def known_schema(
     return result
 
 
+def read_by(expr: pl.Expr, schema: pl.Schema, besides: Iterable[str] = ()) -> pl.Schema:
+    """Return the columns of a schema that an expression reads, and those of others besides, as far as they are there.
+
+    All of them where it is not known, as for ``pl.all()``, and where a column is missing, which polars then names. So what is found out
+    about an expression costs what it reads, also among thousands of columns.
+    """
+    names = expr.meta.root_names()
+    if not names or expr.meta.has_multiple_outputs() or not schema.keys() >= {*names}:
+        return schema
+    return pl.Schema({name: schema[name] for name in (*names, *besides) if name in schema})
+
+
 def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
     """Return the schema that polars has for an expression over rows; do not change it.
 
     Raises:
         PlanError: as ``evaluated`` does.
     """
+
+    schema = read_by(expr, schema)
 
     def find() -> pl.Schema:
         if _is_quantile_of_dates(schema, expr):
@@ -80,6 +94,7 @@ def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
     Raises:
         PlanError: as ``resolved`` does.
     """
+    schema = read_by(expr, schema)
     return known_schema(
         "plan", schema, expr, lambda: resolved(about, lambda: empty_frame(schema).lazy().select(expr))
     )
