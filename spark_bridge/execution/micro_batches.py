@@ -38,6 +38,7 @@ from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
 from .interruptions import answerable, interruption, is_interruption
 from .jobs import ARROW_BATCH, Setup, SparkJobs
+from .left_out_files import require_listed_files
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
 from .short_log import ShortLog
@@ -95,7 +96,7 @@ class MicroBatches:
 
         Raises:
             CheckpointError: batches are missing, another writer was faster, or the store failed.
-            InputError: rows do not fit their source, or a value cannot be computed: nothing has changed.
+            InputError: rows do not fit their source, files of it are gone, or a value cannot be computed: nothing has changed.
             InterruptedError: the query is stopped.
             EvercurrentError: a function has ended its thread, or a job of Spark has lost a process or a file.
         """
@@ -130,6 +131,7 @@ class MicroBatches:
             self._query = query_in(self.store, self.folder)
         require_same_query(self.store.url, self.facts.get("query"), self._query, self.last_batch)
         if require_next(self.last_batch, batch):
+            require_listed_files(rows.sparkSession, None if self.streams is None else self._query)
             self.run(rows, batch)
             self._upkeep.after_epoch()
 
