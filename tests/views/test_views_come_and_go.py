@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.plan import node_identities
+from evercurrent.views.plan import node_identities, noted_objects
 from evercurrent.views.plan import plan as plans
+from evercurrent.views.plan.noted_objects import NotedObjects
 
 FEW = 12
 MANY = 3 * FEW
@@ -184,6 +185,23 @@ def test_a_fork_has_nothing_of_what_others_declare_while_it_is_forked(
     finally:
         gc.enable()
     assert fork.views["counts"].read().height == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_was_noted_of_an_object_that_is_gone_is_not_that_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(noted_objects, "_forget", interrupted)
+    noted: NotedObjects[int] = NotedObjects()
+    for number in range(9):
+        each = frozenset({number})  # Where the one before was, as that is gone.
+        assert noted.get(each) is None
+        noted.put(each, number)
+        assert noted.get(each) == number
+        del each
 
 
 def test_sources_are_looked_up_while_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,9 @@ class NotedObjects(Generic[V]):
 
     def get(self, each: Any) -> V | None:
         """Return the value of an object; None if none was noted."""
-        noted = self._by_id.get(id(each))
-        return None if noted is None else noted[1]
+        reference, value = self._by_id.get(id(each), (None, None))
+        # An interrupt in ``_forget`` is ignored by Python, and another object may have the place of one that is gone.
+        return value if reference is not None and reference() is each else None
 
     def put(self, each: Any, value: V) -> None:
         """Note the value of an object, in the place of an earlier one if there is one."""
