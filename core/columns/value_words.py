@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from .nulls import nulls_in
-from .polars_versions import of_arrow
+from .polars_versions import MAP, is_map, of_arrow
 from .whole_columns import Ints, physical
 
 Words = npt.NDArray[np.uint64]
@@ -186,6 +186,13 @@ def _struct(column: pl.Series) -> Value:
 
 def _array(column: pl.Series) -> Value:
     return _list(column.arr.to_list())
+
+
+def _map(column: pl.Series) -> Value:
+    """Return the words of maps, as of the list of their entries: maps of the same entries in another order are other values."""
+    dtype = column.dtype
+    assert is_map(dtype)
+    return _list(column.cast(pl.List(pl.Struct({"key": dtype.key, "value": dtype.value}))))
 
 
 def _list(column: pl.Series) -> Value:
@@ -409,4 +416,5 @@ _OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
     pl.List: _list,
     pl.Array: _array,
     pl.Null: _nothing,
+    **({} if MAP is None else {MAP: _map}),
 }
