@@ -135,3 +135,24 @@ def test_nulls_of_pandas_among_objects_are_nulls() -> None:
         )
     )
     assert sorted(view.read().rows(), key=str) == [("a", 1), ("d", 4), (None, None), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pd.DataFrame({"v": [1]}, index=pd.Index(["a"], name="k")), "column 'k' is the index of the frame"),
+        (
+            pd.DataFrame(index=pd.MultiIndex.from_tuples([("a", 1)], names=["k", "v"])),
+            "columns 'k', 'v' are the index of the frame",
+        ),
+    ],
+    ids=["one", "several"],
+)
+def test_an_index_of_pandas_is_no_column(frame: pd.DataFrame, words: str) -> None:
+    engine = ec.Engine()
+    view = engine.view("now", engine.source("s", {"k": pl.String, "v": pl.Int64}))
+    with pytest.raises(ec.InputError, match=rf"source 's': {words}; push frame\.reset_index\(\)"):
+        engine.push("s", frame)
+    engine.push("s", frame.reset_index())
+    engine.push("s", frame.reset_index().set_index("k", drop=False))
+    assert view.read().rows() == [("a", 1), ("a", 1)]

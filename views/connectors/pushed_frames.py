@@ -18,7 +18,7 @@ from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.columns.time_texts import READ_AS
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.instants import in_utc
-from evercurrent.core.data.schema import listed, with_diff
+from evercurrent.core.data.schema import columns_are, listed, with_diff
 
 from .decimal_values import as_decimals, exact_decimals, has_decimals, misfit_of_decimal
 from .foreign_columns import (
@@ -146,6 +146,7 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
         types = {field.name: str(field.type) for field in data.schema}
         return PushedFrame(pl.DataFrame(owned_arrow(readable_arrow(where, data))), "arrow", types)
     if is_of_pandas(data):
+        _require_no_index(where, schema, data)
         types = {str(name): str(dtype) for name, dtype in data.dtypes.items()}
         return PushedFrame(_from_pandas(where, schema, data), "pandas", types)
     if (
@@ -155,6 +156,15 @@ def _made(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     ):
         return _made(where, schema, pa.RecordBatchReader.from_stream(data).read_all())
     return PushedFrame(owned(pl.DataFrame(data)), "polars", {})
+
+
+def _require_no_index(where: str, schema: pl.Schema, data: Any) -> None:
+    """Check that no declared column is the index of a frame of pandas, which polars leaves out."""
+    index = [name for name in data.index.names if name in schema and name not in data.columns]
+    if index:
+        raise InputError(
+            f"{where}: {columns_are(index)} the index of the frame; push frame.reset_index(), which has all columns"
+        )
 
 
 def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
