@@ -267,6 +267,12 @@ PLANTS = (
         "(instants > cells.was.last[owners])",
     ),
     Plant("core/eventtime/sessions/batches.py", "(before > 0) & (after > 0)", "(before > 0)"),
+    Plant(
+        "core/eventtime/panes/panes.py",
+        "self.stands[entries[firsts]] = True",
+        "self.stands[entries] = True",
+    ),
+    Plant("core/eventtime/panes/panes.py", "after[EMPTIED][emptied] = 1", "after[EMPTIED][emptied] = 0"),
     Plant("core/eventtime/panes/unemitted.py", "firing.closed) < 0", "firing.closed) <= 0"),
     Plant(
         "core/eventtime/watermarks/source_clock.py", "times < self.clock.before", "times <= self.clock.before"
