@@ -184,7 +184,7 @@ class Batch:
         """See ``Collection.accumulate``."""
         del (
             allow_regrouping
-        )  # What is grouped again is refused: which panes there are does not follow from rows.
+        )  # Which panes there are does not follow from rows, so grouping them again is refused.
         return self._with_windows(mode=mode)
 
     def lateness(self, allowed: Any) -> Batch:
