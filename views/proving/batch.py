@@ -182,9 +182,7 @@ class Batch:
 
     def accumulate(self, mode: str, *, allow_regrouping: bool = False) -> Batch:
         """See ``Collection.accumulate``."""
-        del (
-            allow_regrouping
-        )  # Which panes there are does not follow from rows, so grouping them again is refused.
+        del allow_regrouping  # Panes that are grouped again are refused: no rows decide which there are.
         return self._with_windows(mode=mode)
 
     def lateness(self, allowed: Any) -> Batch:
