@@ -32,13 +32,11 @@ class LastWrite:
             UnknownError: it still is.
             CheckpointError: the engine cannot go on.
         """
-        if self._find_out is not None:
-            find_out, self._find_out = self._find_out, None
-            if self.attempt(find_out):
-                self._ended = (
-                    f"{self._url}: the epoch of which that was unknown is committed; make a new engine, which goes on from there and "
-                    "skips batches with a position that was taken"
-                )
+        if self._find_out is not None and self.attempt(self._find_out):
+            self._ended = (
+                f"{self._url}: the epoch of which that was unknown is committed; make a new engine, which goes on from there and "
+                "skips batches with a position that was taken"
+            )
         if self._ended is not None:
             raise CheckpointError(self._ended)
 
@@ -65,14 +63,18 @@ class LastWrite:
             UnknownError: as ``find_out``, which is to be called again.
             CheckpointError: as ``find_out``; the engine cannot go on.
         """
+        self._find_out = (
+            find_out  # It is called again as well if it ends with any other error, as that of an interrupt.
+        )
         try:
-            return find_out()
+            is_there = find_out()
         except UnknownError:
-            self._find_out = find_out
             raise
         except CheckpointError as end:
-            self._ended = str(end)
+            self._ended, self._find_out = str(end), None
             raise
+        self._find_out = None
+        return is_there
 
 
 def is_left(inputs: InputLog, url: str, epoch: int) -> bool:
