@@ -11,12 +11,35 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.durability.grouped_apart import views_of_replaced
 from evercurrent.views.plan import node_identities, noted_objects
 from evercurrent.views.plan import plan as plans
+from evercurrent.views.plan.function_versions import without_versions
 from evercurrent.views.plan.noted_objects import NotedObjects
 
 FEW = 12
 MANY = 3 * FEW
+
+
+class Added(dict[Any, Any]):
+    """A part of a plan to which another thread adds at any time."""
+
+    def values(self) -> Any:
+        return (value for _, value in self.items())
+
+    def items(self) -> Any:
+        for each in super().items():
+            yield each
+            self[-len(self)] = frozenset()
+
+
+class Interrupting(dict[Any, Any]):
+    """A part of a plan whose reader is interrupted."""
+
+    def items(self) -> Any:
+        raise KeyboardInterrupt
+
+    copy = items
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +151,44 @@ def test_a_plan_goes_to_other_processes_without_collections() -> None:
     assert list(plan.calls) == []
 
 
+@pytest.mark.parametrize("read", [pickle.dumps, views_of_replaced, lambda plan: without_versions(plan, {})])
+def test_others_add_nodes_while_a_plan_is_read(read: Any) -> None:
+    engine, _ = engine_of_counts()
+    plan = engine._plan
+    plan.nodes, plan._known = Added(plan.nodes), Added(plan._known)
+    read(plan)
+
+
+@pytest.mark.parametrize("part", ["nodes", "windowed", "_known", "_sources", "_consequences"])
+def test_a_declaration_can_be_repeated_after_an_interrupt_in_forgetting(part: str) -> None:
+    engine, counts = engine_of_counts()
+    plan = engine._plan
+    for least in range(3):
+        counts.filter(pl.col("n") > least)
+    plan._most_nodes = 0
+    setattr(plan, part, Interrupting(getattr(plan, part)))
+    with pytest.raises(KeyboardInterrupt):
+        counts.select("k")
+    setattr(plan, part, dict(getattr(plan, part)))
+    for least in range(3):
+        view = engine.view(f"more than {least}", counts.filter(pl.col("n") > least))
+        assert view.read().height == 2 - least
+
+
+def test_a_declaration_can_be_repeated_after_an_interrupt_in_adding(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, counts = engine_of_counts()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("replace", "_consequences"):
+        with monkeypatch.context() as patch:
+            patch.setattr(plans, step, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                counts.filter(pl.col("n") > 1)
+    assert engine.view("many", counts.filter(pl.col("n") > 1)).read().rows() == [(1, 2, 7)]
+
+
 def test_nodes_that_are_added_while_others_declare_stay_until_all_are_done() -> None:
     """Of a join with null keys several nodes are added before there is a collection."""
     engine, counts = engine_of_counts()
@@ -212,14 +273,6 @@ def test_sources_are_looked_up_while_nodes_are_forgotten(monkeypatch: pytest.Mon
         sources = upstream(plan, place)
         plan._forget_unneeded()
         return sources
-
-    class Added(dict[Any, Any]):
-        """Another thread adds to them at any time."""
-
-        def items(self) -> Any:
-            for each in super().items():
-                yield each
-                self[-len(self)] = frozenset()
 
     monkeypatch.setattr(plans.Plan, "_sources_upstream", forgotten_meanwhile)
     for least in range(3):

@@ -39,10 +39,9 @@ def require_together(url: str, last: Commit, plan: Plan, drop: Collection[str] =
 def views_of_replaced(plan: Plan) -> list[str]:
     """Return the views that stand on a node which replaces columns by others of the same names."""
     behind: set[PlanId] = set()
-    for place, node in plan.nodes.items():
-        if behind.intersection(node.inputs) or _replaces(
-            node, [plan.nodes[source] for source in node.inputs]
-        ):
+    for place in plan.needed():
+        node = plan[place]
+        if behind.intersection(node.inputs) or _replaces(node, [plan[source] for source in node.inputs]):
             behind.add(place)
     return [name for name, place in plan.views.items() if place in behind]
 

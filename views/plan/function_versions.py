@@ -6,7 +6,7 @@ unchanged function, which can be changed after that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
@@ -132,18 +132,20 @@ def unwrapped(value: Any) -> Any:
 def without_versions(plan: Plan, views: Mapping[str, str]) -> tuple[Plan, dict[PlanId, PlanId]] | None:
     """Return the plan as it was before functions had versions, if that gives more views the identity in ``views``.
 
-    ``views`` are the identities on record. The result also maps each node to its node in that plan.
+    ``views`` are the identities on record. The result also maps each node that is needed to its node in that plan.
     """
-    if not any(_has_version(node.operation) for node in plan.nodes.values()):
+    needed = plan.needed()
+    if not any(_has_version(plan[place].operation) for place in needed):
         return None
-    options = _identities(plan)
+    options = _identities(plan, needed)
     bare: set[PlanId] = set()
     for name, place in plan.views.items():
         bare |= options[place].get(views.get(name, ""), frozenset())
     if not bare:
         return None
     bare_plan, places = Plan(), dict[PlanId, PlanId]()
-    for place, node in plan.nodes.items():
+    for place in needed:
+        node = plan[place]
         operation = unwrapped(node.operation) if place in bare else node.operation
         places[place] = bare_plan.add(
             replace(node, operation=operation, inputs=tuple(places[source] for source in node.inputs))
@@ -157,10 +159,11 @@ def _has_version(operation: Operation) -> bool:
     return any(unwrapped(function) != function for _, function in functions_of(operation))
 
 
-def _identities(plan: Plan) -> dict[PlanId, dict[str, frozenset[PlanId]]]:
-    """Return the possible earlier identities of each node, with the nodes whose functions had no version in each."""
+def _identities(plan: Plan, places: Iterable[PlanId]) -> dict[PlanId, dict[str, frozenset[PlanId]]]:
+    """Return the possible earlier identities of each of these nodes, with the nodes whose functions had no version in each."""
     identities: dict[PlanId, dict[str, frozenset[PlanId]]] = {}
-    for place, node in plan.nodes.items():
+    for place in places:
+        node = plan[place]
         kinds = [(operation_identity(node), frozenset[PlanId]())]
         if _has_version(node.operation):
             bare = replace(node, operation=unwrapped(node.operation))

@@ -66,27 +66,27 @@ class Plan:
         """The collections that these calls begin with, by name."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Return all of it except calls and collections: tasks in other processes compile the plan and declare nothing."""
-        without = {"calls": DeclaredCalls(), "sources": {}, "_collections": NotedObjects()}
-        return {**self.__dict__, **without}
+        """Return copies of all of it except calls and collections: tasks in other processes compile the plan and declare nothing.
+
+        Other threads may add nodes while it is being pickled.
+        """
+        copies = {
+            name: each.copy() if isinstance(each, dict | set) else each
+            for name, each in self.__dict__.items()
+        }
+        return {
+            **copies,
+            "calls": DeclaredCalls(),
+            "sources": {},
+            "_collections": NotedObjects(),
+            "_declaring": 0,
+        }
 
     def forked(self) -> Plan:
         """Return a copy that goes its own way; nodes are shared, as they never change."""
         with _adding.lock:
-            other = copy.copy(self)
-            other.calls, other._collections, other._declaring = DeclaredCalls(), NotedObjects(), 0
-            for name in (
-                "nodes",
-                "_consequences",
-                "inputs",
-                "windowed",
-                "_known",
-                "_sources",
-                "views",
-                "sources",
-                "replacing",
-            ):
-                setattr(other, name, copy.copy(getattr(self, name)))
+            other = copy.copy(self)  # As it is pickled.
+            other.sources = dict(self.sources)
             return other
 
     def add(self, node: PlanNode) -> PlanId:
@@ -94,16 +94,18 @@ class Plan:
         with _adding.lock:  # One for all plans, as these are pickled.
             place = self._known.get(node)
             if place is None:
-                place = self._known[node] = PlanId(self.added)
+                place = PlanId(self.added)
                 self.added += 1
                 label = node.label if len(node.label) <= LABEL else node.label[: LABEL - 1] + "…"
+                inputs = [self._consequences[source] for source in node.inputs]
+                self._consequences[place] = _consequences(place, node, inputs)
                 self.nodes[place] = replace(node, label=label)
                 if isinstance(node.operation, Input):
                     self.inputs = {**self.inputs, place: node.operation}
                 elif isinstance(node.operation, WindowedGroup):
                     self.windowed[place] = node.operation
-                inputs = [self._consequences[source] for source in node.inputs]
-                self._consequences[place] = _consequences(place, node, inputs)
+                # The last step: an interrupt before it leaves a node that nothing needs.
+                self._known[node] = place
             return place
 
     def hold(self, collection: object, place: PlanId) -> None:
@@ -127,13 +129,14 @@ class Plan:
         remaining = self._behind(
             [*self.views.values(), *self.inputs, *(at for _, at in self._collections.items())]
         )
-        # Other threads may be reading these, so they are replaced and not changed.
-        self.nodes = {at: node for at, node in self.nodes.items() if at in remaining}
-        self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in remaining}
+        # Other threads may be reading these, so they are replaced and not changed; after an interrupt in between nothing refers to a
+        # node that is gone, as the nodes come after all that refers to them.
         self._known = {node: at for node, at in self._known.items() if at in remaining}
-        self._consequences = {at: each for at, each in self._consequences.items() if at in remaining}
+        self.windowed = {at: grouped for at, grouped in self.windowed.items() if at in remaining}
         # Other threads add to these without the lock.
         self._sources = {at: sources for at, sources in self._sources.copy().items() if at in remaining}
+        self.nodes = {at: node for at, node in self.nodes.items() if at in remaining}
+        self._consequences = {at: each for at, each in self._consequences.items() if at in remaining}
         self._most_nodes = 2 * len(remaining) + FEW_NODES
 
     def add_view(self, name: str, place: PlanId) -> None:
@@ -180,7 +183,8 @@ class Plan:
             for place in before.inputs.keys() - self.inputs.keys():
                 self._known[self.nodes[place]] = place
             for place in self.inputs.keys() - before.inputs.keys():
-                del self._known[self.nodes[place]]
+                # It is not there yet if an interrupt was the reason of the failure.
+                self._known.pop(self.nodes[place], None)
             self.views, self.inputs, self.sources = before.views, before.inputs, before.sources
             # Other threads may have declared collections meanwhile, and no views.
             self.calls.forget_names_since(before.calls)
