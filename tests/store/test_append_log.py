@@ -174,6 +174,15 @@ def test_an_entry_that_a_reopening_would_not_find_is_not_acknowledged(way, tmp_p
         assert found(folder / "log") == [b"one", b"again"]
 
 
+def test_a_log_that_alone_is_gone_is_named(log, tmp_path):
+    (tmp_path / "log").unlink()
+    with pytest.raises(
+        CheckpointError, match="log was deleted or moved while it was in use; put it back, or close the"
+    ):
+        add(log, 1, b"one")
+    log.take_back()
+
+
 def test_a_file_system_may_number_the_file_anew(log, tmp_path):
     log._identity = (0, 0)
     for number, content in enumerate((b"one", b"two" * 5000, b"three"), 1):

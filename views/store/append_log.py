@@ -28,7 +28,7 @@ from evercurrent.core.data.errors import CorruptFileError, MissingFileError
 from .acknowledged import Acknowledged
 from .acknowledged_file import AcknowledgedFile
 from .protocol import Abandoned, Buffer, LogGapError, size_of
-from .refusals import gone
+from .refusals import log_gone
 from .syncing import erase, is_ending, sync_data, sync_folder
 
 ALIGNED = 4096
@@ -105,7 +105,7 @@ class AppendLog:
         if self._writing is not None:
             self._writing.result()
         if self._begun is not None and not self._is_in_place():
-            raise gone(os.path.dirname(self.path))
+            raise log_gone(*os.path.split(self.path))
         if self._begun is not None and self._acknowledged is not None:
             self._acknowledged.logged(self._begun, self._token)
         self._end, self._writing, self._begun = self._next, None, None

@@ -1,6 +1,7 @@
 """Errors of file systems are raised with messages that name the failed action, the reason and the remedy."""
 
 import errno
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,16 @@ def gone(url: str) -> CheckpointError:
     """Return the error for a folder that is not where it was when it was opened."""
     return CheckpointError(
         f"{url}: the folder was deleted or moved while it was in use; put it back, or choose another one"
+    )
+
+
+def log_gone(url: str, name: str) -> CheckpointError:
+    """Return the error for a log that is not where it was opened: it alone is gone, or its folder is, or is another one."""
+    if os.path.lexists(f"{url}/{name}") or not os.path.isdir(url):
+        return gone(url)
+    return CheckpointError(
+        f"{url}: {name} was deleted or moved while it was in use; put it back, or close the engine, which commits all epochs that are "
+        "done, and make a new one"
     )
 
 
