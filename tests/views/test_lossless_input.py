@@ -13,6 +13,7 @@ import pyarrow.compute as pc  # noqa: F401 (the hints use it)
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.columns.polars_versions import MAP
 
 pd = pytest.importorskip("pandas")
 
@@ -236,6 +237,7 @@ NESTED = [
     pl.Array(pl.Decimal(9, 2), 1),
     pl.Struct({"Of a Shop": pl.List(pl.Float32)}),
     pl.List(pl.Struct({"at": pl.Duration("ms"), "of": pl.Time})),
+    *([] if MAP is None else [pl.List(pl.Map(pl.String, pl.List(pl.Int32)))]),
 ]
 
 

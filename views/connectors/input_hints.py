@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.lossless import LossyValueError, as_type, may_hold
+from evercurrent.core.columns.polars_versions import is_map
 
 Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
 """The library that pushed rows come from."""
@@ -124,6 +125,8 @@ def spelled(dtype: pl.DataType) -> str:
     >>> spelled(pl.List(pl.Struct({"n": pl.Int8})))
     "pl.List(pl.Struct({'n': pl.Int8}))"
     """
+    if is_map(dtype):
+        return f"pl.Map({spelled(as_type(dtype.key))}, {spelled(as_type(dtype.value))})"
     match dtype:
         case pl.List():
             return f"pl.List({spelled(as_type(dtype.inner))})"
@@ -153,6 +156,8 @@ def _pandas_name(dtype: pl.DataType) -> str:
 
 def _arrow_name(dtype: pl.DataType) -> str:
     """Return a type of Arrow as it is written in a program."""
+    if is_map(dtype):
+        return f"pa.map_({_arrow_name(as_type(dtype.key))}, {_arrow_name(as_type(dtype.value))})"
     match dtype:
         case pl.List():
             return f"pa.large_list({_arrow_name(as_type(dtype.inner))})"
