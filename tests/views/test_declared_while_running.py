@@ -416,12 +416,14 @@ def test_a_view_is_dropped_and_what_nobody_needs_is_freed(place: Path | None) ->
         engine.drop_view("best")
     with pytest.raises(ec.PlanError, match="source 'sales': view 'per_shop' is computed from it"):
         engine.drop_source("sales")
-    collection = engine.sources["sales"].filter(pl.col("price") > 1)
+    sales = engine.sources["sales"]
+    collection = sales.filter(pl.col("price") > 1)
     engine.drop_view("per_shop")
     engine.drop_source("sales")
     assert not engine.sources
-    with pytest.raises(ec.PlanError, match="source 'sales', which was dropped"):
-        engine.view("more", collection)
+    for each in (sales, collection, sales.filter(pl.col("price") > 2), collection.select("shop")):
+        with pytest.raises(ec.PlanError, match="source 'sales', which was dropped"):
+            engine.view("more", each)
     with pytest.raises(ec.InputError, match="no source 'sales'"):
         engine.push("sales", ROWS)
     sales = engine.source("sales", SALES)

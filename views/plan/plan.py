@@ -222,7 +222,7 @@ class Plan:
         steps: list[str] = []
         for _ in range(STEPS):
             node = self.nodes[place]
-            if place in self.inputs or place in self._names:
+            if not node.inputs or place in self._names:
                 break
             steps.append(f"({node.label})")
             place = node.inputs[0]
