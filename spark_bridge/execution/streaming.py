@@ -248,7 +248,7 @@ def _in_thread(work: Callable[[], None], outcomes: Outcomes | None = None) -> Ou
         outcome: Future[None] = Future()
         try:
             work()
-        except Exception as error:
+        except BaseException as error:  # Also one that is no Exception, as somebody waits for the outcome.
             outcome.set_exception(error)
         else:
             outcome.set_result(None)
