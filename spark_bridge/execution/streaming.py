@@ -178,7 +178,7 @@ class Streaming:
         Raises:
             Exception: the error of Spark with which the query ends.
         """
-        _in_thread(self._process_all).get().result()
+        in_thread(self._process_all).get().result()
 
     def _process_all(self) -> None:
         while True:
@@ -231,7 +231,7 @@ def stop_again(query: StreamingQuery, seconds: float = STOP_SECONDS) -> None:
     """
     outcomes: Outcomes = SimpleQueue()
     while True:
-        _in_thread(query.stop, outcomes)
+        in_thread(query.stop, outcomes)
         try:
             outcomes.get(timeout=seconds).result()
         except Empty:
@@ -240,7 +240,7 @@ def stop_again(query: StreamingQuery, seconds: float = STOP_SECONDS) -> None:
         return
 
 
-def _in_thread(work: Callable[[], None], outcomes: Outcomes | None = None) -> Outcomes:
+def in_thread(work: Callable[[], None], outcomes: Outcomes | None = None) -> Outcomes:
     """Run a call of Spark in a thread of its own, and return the queue into which its outcome is put."""
     there: Outcomes = SimpleQueue() if outcomes is None else outcomes
 

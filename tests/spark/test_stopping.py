@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from evercurrent.spark_bridge.execution.streaming import Streaming, stop_again
+from evercurrent.spark_bridge.execution.streaming import Streaming, in_thread, stop_again
 
 
 class Interrupted:
@@ -44,6 +44,16 @@ def test_what_spark_raises_is_raised() -> None:
     query: Any = Interrupted(2, RuntimeError("no server"))
     with pytest.raises(RuntimeError, match="no server"):
         stop_again(query, seconds=0.02)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_wait_ends_also_with_what_is_no_exception() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    outcome = in_thread(leave).get(timeout=60)
+    with pytest.raises(SystemExit, match="3"):
+        outcome.result()
 
 
 class Connected:
