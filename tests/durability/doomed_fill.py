@@ -125,8 +125,10 @@ class Embedded(Driver):
 
     def push(self, number: int) -> None:
         self.engine.push("sales", rows(number), position=number)
-        for filling in list(self.engine.filling):
-            self.engine._running.fills[filling].view.wait()
+        for fill in list(
+            self.engine._running.fills.values()
+        ):  # One that ends meanwhile is not there any more.
+            fill.view.wait()
 
     def view(self, name: str, line: str) -> None:
         self.begin_filling()
