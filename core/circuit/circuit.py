@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from ..columns.kernels import series_of
 from ..columns.key_hash import KeyHash, hashing_by, in_force
-from ..columns.whole_columns import series_of
 from ..data.clock import Now, mark_read
 from ..data.delta import Delta
 from ..state.channels import Channel, Finding, Lookup

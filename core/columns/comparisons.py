@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from .kernels import is_one_word, series_of
 from .nulls import FEW_TEXTS, is_listed, nulls_in
 from .value_words import Words, one_of_each
-from .whole_columns import AnyColumn, IntColumn, is_one_word, physical, series_of
+from .whole_columns import AnyColumn, IntColumn, physical
 
 Mask = npt.NDArray[np.bool_]
 OrderWords = npt.NDArray[np.int64] | Words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -19,11 +19,9 @@ from .value_words import Words as Words
 from .whole_columns import FEW_VALUES as FEW_VALUES
 from .whole_columns import AnyColumn, IntColumn
 from .whole_columns import Ints as Ints
-from .whole_columns import is_one_word as is_one_word
 from .whole_columns import is_ones as is_ones
 from .whole_columns import least_and_greatest as least_and_greatest
 from .whole_columns import physical as physical
-from .whole_columns import series_of as series_of
 
 Column = TypeVar("Column", pl.Series, IntColumn, AnyColumn)
 
@@ -93,6 +91,20 @@ class Keys:
         return Keys(first, np.concatenate([part.seconds() for part in parts]))
 
 
+def series_of(column: AnyColumn) -> pl.Series:
+    """Return a column as one of polars."""
+    return column.series if isinstance(column, IntColumn) else column
+
+
+def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
+    """Return whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
+    return (
+        len(dtypes) == 1
+        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
+        and dtypes[0] not in (pl.Int128, pl.UInt128)
+    )
+
+
 def key_words(columns: Sequence[AnyColumn], height: int, routed: int = 0) -> Keys:
     """Return the words of the key in these columns of ``height`` rows; without columns all rows have the same key.
 
@@ -147,11 +159,10 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
     return np.arange(len(owners)) + shift[owners], owners
 
 
-def frame_of(columns: list[pl.Series]) -> pl.DataFrame:
+def frame_of(columns: Iterable[AnyColumn]) -> pl.DataFrame:
     """Return columns of one length as a frame. Cost: none that follows the rows; a third of that of ``pl.DataFrame(columns)``."""
-    if not columns:
-        return pl.DataFrame()
-    return columns[0].to_frame().hstack(columns[1:], in_place=True)
+    series = [*map(series_of, columns)]
+    return series[0].to_frame().hstack(series[1:], in_place=True) if series else pl.DataFrame()
 
 
 def gather(frame: pl.DataFrame, index: Index) -> pl.DataFrame:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from .kernels import is_one_word
 from .nulls import nulls_as
 from .value_words import NULL_WORD, SPREAD, Index, Words, one_of_each
-from .whole_columns import Ints, is_one_word, physical
+from .whole_columns import Ints, physical
 
 
 def stable_words(columns: Sequence[pl.Series], height: int) -> Words:

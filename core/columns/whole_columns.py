@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,20 +75,6 @@ class IntColumn:
 
 AnyColumn = pl.Series | IntColumn
 """A column, of polars or of numpy."""
-
-
-def series_of(column: AnyColumn) -> pl.Series:
-    """Return a column as one of polars."""
-    return column.series if isinstance(column, IntColumn) else column
-
-
-def is_one_word(dtypes: Sequence[pl.DataType]) -> bool:
-    """Return whether a key of these types is its own word: one column of integers, instants, durations or booleans."""
-    return (
-        len(dtypes) == 1
-        and (dtypes[0].is_integer() or dtypes[0].is_temporal() or dtypes[0] == pl.Boolean)
-        and dtypes[0] not in (pl.Int128, pl.UInt128)
-    )
 
 
 def physical(column: AnyColumn) -> Ints:

@@ -7,10 +7,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from ..columns.combinations import group_by_columns
 from ..columns.grouping import Groups, consolidated, group
-from ..columns.kernels import MANY_ROWS, Index, Ints, Keys, Mask, at, frame_of, gather, keep, key_words
+from ..columns.kernels import (
+    MANY_ROWS,
+    Index,
+    Ints,
+    Keys,
+    Mask,
+    at,
+    frame_of,
+    gather,
+    keep,
+    key_words,
+)
 from ..columns.ownership import PushedColumns
-from ..columns.whole_columns import AnyColumn, IntColumn, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn
 from .schema import DIFF, empty_delta_frame
 
 
@@ -90,7 +102,7 @@ class Delta:
         columns, frame = self._columns, self._frame
         if frame is None:
             assert columns is not None, "columns are dropped once there is a frame"
-            frame = frame_of([*map(series_of, columns.values()), pl.Series(DIFF, self.diffs)])
+            frame = frame_of([*columns.values(), pl.Series(DIFF, self.diffs)])
             self._frame = frame
             self._columns = None
         return frame
@@ -134,8 +146,8 @@ class Delta:
         if columns is None:
             return self.frame
         of_name = columns.as_pushed if at_once and isinstance(columns, PushedColumns) else columns.__getitem__
-        series = [series_of(of_name(name)) for name in names if name != DIFF]
-        return frame_of([*series, pl.Series(DIFF, self.diffs)])
+        read = [of_name(name) for name in names if name != DIFF]
+        return frame_of([*read, pl.Series(DIFF, self.diffs)])
 
     @property
     def pushed_columns(self) -> PushedColumns | None:
@@ -195,9 +207,15 @@ class Delta:
             self._words_by[names, routed] = keys
         return keys
 
-    def has_words_by(self, names: tuple[str, ...], routed: int) -> bool:
-        """Return whether ``words_by`` costs nothing."""
-        return (names, routed) in self._words_by
+    def groups_by(self, names: tuple[str, ...], routed: int) -> Groups:
+        """Return the entries by equal ``words_by`` these columns. Cost: those words, the first time, and a sort of them.
+
+        Integers with few combinations are counted instead.
+        """
+        counted = None
+        if (names, routed) not in self._words_by:
+            counted = group_by_columns(self.columns(names), self.height, routed)
+        return counted or group(self.words_by(names, routed))
 
     @property
     def words(self) -> Keys:

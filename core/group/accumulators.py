@@ -32,10 +32,10 @@ from ..columns.exact import (
     wide_limbs,
 )
 from ..columns.grouping import BLOCK, Groups
-from ..columns.kernels import Floats, Index, Ints, Keys, at, is_ones, least_and_greatest, physical
+from ..columns.kernels import Floats, Index, Ints, Keys, at, is_ones, least_and_greatest, physical, series_of
 from ..columns.limbs import BITS, MASK
 from ..columns.nulls import nulls_as, nulls_in
-from ..columns.whole_columns import AnyColumn, IntColumn, ones, series_of
+from ..columns.whole_columns import AnyColumn, IntColumn, ones
 from ..data.errors import ArithmeticRefusedError
 from .aggregate_contract import AggregateState, Change
 from .aggregate_contract import Sums as Sums
@@ -49,6 +49,9 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
     pl.Int32(): np.iinfo(np.int32),
 }
 """Types of sums and counts that numpy knows, with their bounds."""
+
+MOST_ROWS = 2**30
+"""One epoch with more rows than this could overflow the sums of their limbs."""
 
 FROM_BLOCKS = 2
 """Rows of so many blocks are added up a block at a time."""
@@ -71,6 +74,20 @@ def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]
     # Sums and squares are cut into limbs in one go.
     both = [name for name, part in needed if part is _sums_and_squares]
     return tuple([each for each in needed if each[1] is not _sum or each[0] not in both])
+
+
+def require_few(where: str, diffs: Ints) -> None:
+    """Check that an epoch has so few rows that their sums cannot wrap.
+
+    Raises:
+        ArithmeticRefusedError: it has ``MOST_ROWS`` or more.
+    """
+    if len(diffs) >= MOST_ROWS or (
+        not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
+    ):
+        raise ArithmeticRefusedError(
+            f"{where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
+        )
 
 
 def contributions(
@@ -205,7 +222,7 @@ class AdditiveState(AggregateState):
 
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
-        return self._finish(self._aggregate, self._dtype, change.sums, len(change))
+        return self._finish(self._aggregate, self._dtype, change.sums, len(change.groups))
 
     @property
     def is_kept(self) -> bool:

@@ -35,10 +35,6 @@ class Change:
     before: Sums
     after: Sums
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.groups)
-
     @property
     def count_after(self) -> int:
         """Return the number of groups that exist now."""

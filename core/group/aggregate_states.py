@@ -90,7 +90,7 @@ class InputState(AggregateState):
 
     def change(self, change: Change) -> pl.Series:
         """See ``AggregateState``."""
-        return self._values(change.sums, len(change))
+        return self._values(change.sums, len(change.groups))
 
     def _values(self, sums: Sums, height: int) -> pl.Series:
         counts = sums.get(self.column, np.zeros(height, np.int64))

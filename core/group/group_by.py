@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.combinations import group_by_columns
 from ..columns.grouping import Groups, group, group_column
 from ..columns.kernels import (
     Ints,
@@ -17,14 +16,14 @@ from ..columns.kernels import (
     frame_of,
     gather,
     is_one_word,
-    is_ones,
     keep,
     key_words,
     least_and_greatest,
+    series_of,
     stack,
 )
 from ..columns.nulls import nulls_as
-from ..columns.whole_columns import AnyColumn, ones, series_of
+from ..columns.whole_columns import AnyColumn, ones
 from ..data.clock import Now
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
@@ -37,7 +36,7 @@ from ..state.purge import sums_gone
 from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
-from .accumulators import LENGTH, additions, contributions, row_parts, spread
+from .accumulators import LENGTH, additions, contributions, require_few, row_parts, spread
 from .aggregate_contract import AggregateState, Change, Sums
 from .aggregates import Aggregate
 from .changed_groups import change_of, unchanged
@@ -49,9 +48,6 @@ from .partial_aggregates import ADDED_UP, ENTRIES, SUM, added_up, sums_in
 from .stored_states import StoredAggregates
 from .user_states import StateUnreadableError
 from .window_sums import sums_of_windows
-
-MOST_ROWS = 2**30
-"""One epoch with more rows than this could overflow the sums of their limbs."""
 
 ROOM = 2**62
 """Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
@@ -234,9 +230,9 @@ class GroupBy(Operator):
         names = self._key_columns(
             keys.take(change.groups), lambda: matches.payload(self.spine.layout, change.groups)
         )
-        rows = [*map(series_of, self._finished(names, self._changed(change), len(change)))]
+        rows = self._finished(names, self._changed(change), len(change.groups))
         if self._discarding:
-            has_any = change.sums.get(LENGTH, np.zeros(len(change), np.int64)) != 0
+            has_any = change.sums.get(LENGTH, np.zeros(len(change.groups), np.int64)) != 0
             for column in map(series_of, rows[len(names) :]):
                 has_any |= (nulls_as(0, column) != 0).to_numpy()
             has_any |= False if even is None else even[exists]
@@ -274,7 +270,7 @@ class GroupBy(Operator):
         names: Sequence[AnyColumn] = (
             [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
         )
-        rows = frame_of([*map(series_of, self._finished(names, values, len(run)))])
+        rows = frame_of(self._finished(names, values, len(run)))
         return keep(rows, self._exists(run.sums, len(run)))
 
     @property
@@ -305,8 +301,9 @@ class GroupBy(Operator):
         """Return the additions of the rows of each group to its additive columns."""
         if self._stored.states or self._is_combined(delta):
             return groups.sums_of(self._contributions(delta))
-        self._require_few(delta.diffs)
-        return additions(groups, self._row_parts, delta.columns(self._inputs), delta.diffs)
+        columns, diffs = delta.columns(self._inputs), delta.diffs
+        require_few(self._spec.where, diffs)
+        return additions(groups, self._row_parts, columns, diffs)
 
     def _is_combined(self, delta: Delta) -> bool:
         return self.may_combine and ADDED_UP in delta.names
@@ -315,28 +312,17 @@ class GroupBy(Operator):
         """Return the additions of each row to the additive columns of its group."""
         if self._is_combined(delta):
             rows = sums_in(delta.frame)
-            self._require_few(rows.pop(ENTRIES))
+            require_few(self._spec.where, rows.pop(ENTRIES))
             return rows
         diffs, columns = delta.diffs, delta.columns(self._inputs)
-        self._require_few(diffs)
+        require_few(self._spec.where, diffs)
         rows = contributions(self._row_parts, columns, diffs)
         return rows | self._stored.contributions(delta, diffs) if self._stored.states else rows
 
     def _groups(self, delta: Delta) -> Groups:
         if self._one_word and self._is_plain:
             return group_column(delta.column(next(iter(self._spec.keys))))
-        names, counted = self._keyed.names, None
-        if not delta.has_words_by(names, self._routed):
-            counted = group_by_columns(delta.columns(names), len(delta), self._routed)
-        return counted or group(delta.words_by(names, self._routed))
-
-    def _require_few(self, diffs: Ints) -> None:
-        if len(diffs) >= MOST_ROWS or (
-            not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
-        ):
-            raise ArithmeticRefusedError(
-                f"{self._spec.where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
-            )
+        return delta.groups_by(self._keyed.names, self._routed)
 
     def _require_room(self, sums: Sums) -> None:
         """Check that the sums of groups cannot wrap in the next epoch, except those that are modulo 2^64."""
@@ -375,7 +361,7 @@ class GroupBy(Operator):
         if self._one_word or not self._spec.keys:
             return NO_NAMES
         first = groups.first_entries
-        named = [frame_of([*map(series_of, delta.columns(self._spec.keys))]) for delta in deltas]
+        named = [frame_of(delta.columns(self._spec.keys)) for delta in deltas]
         return gather(named[0] if first.max() < named[0].height else stack(named), first)
 
     def _key_columns(self, keys: Keys, payload: Callable[[], pl.DataFrame]) -> list[pl.Series]:
@@ -446,5 +432,5 @@ class GroupBy(Operator):
     def _first_row(self, parts: Sequence[AggregateState]) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in parts]
-        rows = frame_of([*map(series_of, self._finished([], values, 1))])
+        rows = frame_of(self._finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)

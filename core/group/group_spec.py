@@ -10,7 +10,7 @@ import polars as pl
 
 from ..columns.kernels import frame_of, with_plain_zeros
 from ..columns.row_values import RowExpressions
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn
 from ..data.errors import ArithmeticRefusedError, InputError, first_line
 from ..data.schema import DIFF, listed
 from .aggregates import Aggregate, Column
@@ -62,7 +62,7 @@ class Finishing:
             InputError: polars cannot compute one.
         """
         # A column of this height makes literals as long as the other columns.
-        frame = frame_of([pl.Series(DIFF, np.zeros(height, np.int64)), *map(series_of, columns)])
+        frame = frame_of([pl.Series(DIFF, np.zeros(height, np.int64)), *columns])
         try:
             computed = self._expressions.of(frame).get_columns()[:-1]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Keys
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.kernels import Index, Keys, series_of
+from ..columns.whole_columns import AnyColumn
 from ..data.schema import DIFF
 from ..state.lookup import KeyRows, first_rows, first_rows_change
 from ..state.spine import Spine
@@ -46,8 +46,8 @@ class HeadState(ReadAggregateState):
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         if self._retracts or not self._spine.runs:
-            return self.order.shown(self.order.kept(change.sums, len(change)))
-        both = [slice(0, change.count_before), slice(change.count_before, len(change))]
+            return self.order.shown(self.order.kept(change.sums, len(change.groups)))
+        both = [slice(0, change.count_before), slice(change.count_before, len(change.groups))]
         parts = [
             self.current(
                 change.keys.take(change.groups[part]),

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Ints, Mask
+from ..columns.kernels import Index, Ints, Mask, series_of
 from ..columns.lossless import exactly
 from ..columns.nulls import nulls_as, nulls_in
 from ..columns.order_words import has_order_word, order_words, values_of, word_kind
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn
 from ..data.schema import Order
 from .aggregates import FirstBy
 

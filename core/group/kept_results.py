@@ -13,9 +13,9 @@ from weakref import ReferenceType, ref
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Floats, Index, Keys, Mask
+from ..columns.kernels import Floats, Index, Keys, Mask, series_of
 from ..columns.nulls import nulls_as, nulls_in
-from ..columns.whole_columns import AnyColumn, series_of
+from ..columns.whole_columns import AnyColumn
 from ..state.run import Run
 from .aggregate_contract import AggregateState, Change
 

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups
-from ..columns.kernels import Ints, key_words
-from ..columns.whole_columns import series_of
+from ..columns.kernels import Ints, key_words, series_of
 from ..data.delta import Delta
 from ..state.readable import UserState
 from .accumulators import LENGTH

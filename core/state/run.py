@@ -331,7 +331,7 @@ def run_of_entries(
     if rows is not None:
         # Many runs of rows are read once, from end to end.
         return Run(keys, payload, totals, rows, Deferred.of(keys.first, is_matched=False))
-    if directory is None:
+    if directory is None and len(keys.first) >= FROM:
         is_small = len(keys.first) < READ_ONCE_BELOW
         directory = Deferred.of(keys.first) if is_small else directory_of(keys.first)
     return Run(keys, payload, totals, rows, directory)

@@ -94,7 +94,7 @@ class Spine(Totals):
         """The last commit."""
         self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
-        self._merges_seen = 0
+        self._merges_seen = self._wasted = 0
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
         """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
@@ -106,7 +106,6 @@ class Spine(Totals):
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
         self.touched: int = 0
-        self._wasted = 0
 
     def at(self, version: Version) -> Self:
         """Return a copy of the spine for a reader, at this version. No run is copied."""
@@ -385,15 +384,16 @@ class Spine(Totals):
             add_totals(totals, part)
             runs, merging = merger.piled_gradually((*runs, part), merging, part.size)
             retracting += int(np.count_nonzero(part.sums.get(DIFF, NO_DIFFS) < 0)) if waiting else 0
-        many = rows_in(waiting) > FEW_WAITING
-        if many and 2 * retracting > rows_in(waiting) - retractions_in(waiting):
+        many = waiting and (rows := rows_in(waiting)) > FEW_WAITING
+        if many and 2 * retracting > rows - retractions_in(waiting):
             # So that rows that were retracted are not kept for long.
             runs, waiting, retracting = merger.piled((*runs, self._sorted_waiting(waiting))), (), 0
             merging = ()
-        parts = runs, waiting
-        entries = sum(part.size for part in added) + (0 if chunk is None else len(chunk))
-        attempt_after = max(then.attempt_after - entries, 0)
-        changed = Version(parts, totals, attempt_after, then.wasted, retracting, merging)
+        attempt_after = then.attempt_after
+        if attempt_after:
+            entries = sum(part.size for part in added) + (0 if chunk is None else len(chunk))
+            attempt_after = max(attempt_after - entries, 0)
+        changed = Version((runs, waiting), totals, attempt_after, then.wasted, retracting, merging)
         return changed if self.is_growing else merger.tidied(changed, self._sorted_waiting)
 
     def _parts(self, *, to_stage: bool = False) -> Parts:

@@ -17,7 +17,7 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.group import group_by as group_module
+from evercurrent.core.group import accumulators
 from evercurrent.core.group.group_by import GroupBy
 from strategies import of_profile
 
@@ -213,7 +213,7 @@ def test_a_key_of_a_user_that_is_named_as_a_sum_is_no_sum_in_workers_either() ->
 
 def test_too_many_rows_in_all_parts_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _, operator = grouping_of(Driven(plan_of(AGGREGATIONS["none but rows"])))
-    monkeypatch.setattr(group_module, "MOST_ROWS", 10)
+    monkeypatch.setattr(accumulators, "MOST_ROWS", 10)
     part = operator.combine(Delta(pl.DataFrame({"k": ["a", "a"], DIFF: [3, -3]})))
     assert part is not None
     operator.step(Now(Epoch(1), START), part)

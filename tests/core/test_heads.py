@@ -15,8 +15,8 @@ from polars.testing import assert_series_equal
 
 import evercurrent as ec
 from edge_values import VALUES
+from evercurrent.core.columns.kernels import series_of
 from evercurrent.core.columns.order_words import order_words, values_of
-from evercurrent.core.columns.whole_columns import series_of
 from evercurrent.core.data.schema import Order
 from evercurrent.core.group.aggregates import FirstBy
 from evercurrent.core.group.heads import HeadOrder, earlier_of

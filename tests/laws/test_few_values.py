@@ -12,12 +12,12 @@ import pytest
 import evercurrent.core.columns.value_words as words_module
 from evercurrent.core.columns.comparisons import differ, order_words
 from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import Keys, at, is_ones, key_words, least_and_greatest
+from evercurrent.core.columns.kernels import Keys, at, is_ones, key_words, least_and_greatest, series_of
 from evercurrent.core.columns.nulls import FEW_TEXTS, nulls_in
 from evercurrent.core.columns.polars_versions import arg_sort
 from evercurrent.core.columns.sorting import sorted_by
 from evercurrent.core.columns.value_words import row_words
-from evercurrent.core.columns.whole_columns import TYPES, IntColumn, series_of
+from evercurrent.core.columns.whole_columns import TYPES, IntColumn
 from every_type import LEAVES
 
 SIZES = [0, 1, 2, 40, FEW_TEXTS + 30]

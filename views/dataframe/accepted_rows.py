@@ -35,9 +35,9 @@ def accepted(source: Source, data: Any, *, is_copied: bool = True) -> Delta:
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
-    where = f"source {source.name!r}"
-    pushed = pushed_frame(where, source.read_as, data, is_copied=is_copied or source.format is not None)
-    if source.format is not None:
+    where, has_messages = source.changed.where, source.format is not None
+    pushed = pushed_frame(where, source.read_as, data, is_copied=is_copied or has_messages)
+    if has_messages:
         decoded = source.decoded(pushed)
         decoded.require_all(where)
         pushed = PushedFrame(decoded.rows, "polars", {})
@@ -67,27 +67,29 @@ def messages_of(source: Source, data: Any) -> pl.DataFrame:
 
 def delta_of(source: Source, pushed: PushedFrame) -> Delta:
     """Return a frame that was pushed as a delta, as ``accepted`` does."""
-    where, schema = f"source {source.name!r}", source.schema
-    frame, names, dtypes = pushed.frame, schema.names(), schema.dtypes()
+    declared, frame, has_zeros = source.changed, pushed.frame, False
+    where, schema = declared.where, declared.schema
+    names, dtypes = schema.names(), schema.dtypes()
     if frame.columns == names:
         diffs = ones(frame.height)
     else:
         frame, diffs = _with_declared_columns(where, source, frame)
+        has_zeros = not diffs.all()
     require_utf8(where, frame)
     if frame.dtypes != dtypes or frame.columns != names:
         frame = _as_declared(where, schema, frame, pushed)
-    for key in source.key:
+    for key in declared.keys:
         if frame.get_column(key).has_nulls():
             row = int(frame.get_column(key).is_null().arg_max() or 0)
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
-    for name in source.sequence_by:
+    for name in declared.sequence:
         _require_sequence(where, frame.get_column(name))
     if pushed.is_owned:
         delta = Delta.of_columns(frame.get_columns(), diffs)
     else:
         is_own = diffs.flags.owndata or is_ones(diffs)
         delta = Delta.of_mapping(PushedColumns(frame.get_columns()), diffs if is_own else diffs.copy())
-    return delta if is_ones(diffs) or diffs.all() else delta.take(np.flatnonzero(diffs))
+    return delta.take(np.flatnonzero(diffs)) if has_zeros else delta
 
 
 def _with_declared_columns(where: str, source: Source, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:

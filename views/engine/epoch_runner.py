@@ -149,7 +149,8 @@ class Running(EpochReads):
             raise InputError(
                 "a view is being filled: a function that it uses, or the iterator of its backfill=, cannot push; push from a subscriber"
             )
-        require_no_driver(self.drivers)
+        if self.drivers:
+            require_no_driver(self.drivers)
         instant = None if at is None else processing_time(at)
         compiled = self.current()
         if self.durability is not None:

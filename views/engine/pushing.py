@@ -157,7 +157,7 @@ class Pushing(ServedViews, ABC):
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
         with self._running.giving_way:
-            if self.on_bad_rows == "fail":
+            if self._on_bad_rows == "fail":
                 # A subscriber may write into what was pushed.
                 is_copied = block is not None or self._running.readers.has_any
                 batch = replace(batch, delta=accepted(declared, data, is_copied=is_copied))
