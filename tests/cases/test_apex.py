@@ -1,6 +1,6 @@
 """Apex Malhar's WindowedOperator (`apex-windowed-operator`): early firings by processing time, generated watermarks.
 
-Ruling: an unchanged value is said again only with ``always``.
+Ruling: an unchanged value is emitted again only with ``always``.
 """
 
 from datetime import datetime, timedelta
@@ -20,8 +20,8 @@ DIALOGUES = [case for case in CASES if "trigger" in case.case]
 SCHEMA = {"key": pl.String, "v": pl.Int64, "t": pl.Datetime("us", "UTC")}
 
 
-def instant(said: int) -> datetime:
-    return as_datetime(TIMES.instant(said))
+def instant(number: int) -> datetime:
+    return as_datetime(TIMES.instant(number))
 
 
 def rows(step: dict[str, Any]) -> list[dict[str, Any]]:
@@ -45,13 +45,13 @@ def test_early_firings(case: Transcript) -> None:
 
 
 @pytest.mark.parametrize("case", named(filter(only_always, DIALOGUES)))
-def test_without_always_an_unchanged_value_is_not_said_again(case: Transcript) -> None:
-    said: list[Any] = []
+def test_without_always_an_unchanged_value_is_not_emitted_again(case: Transcript) -> None:
+    emitted: list[Any] = []
     steps = []
     for step in case.get("steps"):
         if "expect_values" in step:
-            step = {"expect_values": [value for value in step["expect_values"] if value not in said]}
-            said = step["expect_values"] or said
+            step = {"expect_values": [value for value in step["expect_values"] if value not in emitted]}
+            emitted = step["expect_values"] or emitted
         steps.append(step)
     run_transcript(case.altered(steps=steps)).check()
     assert not run_transcript(case).passed

@@ -22,7 +22,7 @@ ASSIGNMENTS = cases("beam-windowing/window_assignment.json")
 
 
 def without_empty_panes(case: Transcript) -> Transcript:
-    """The same case without the panes that say nothing."""
+    """The same case without the panes that have no values."""
     steps = [
         {"expect": [pane for pane in step["expect"] if pane.get("values") != []]}
         if "expect" in step
@@ -71,7 +71,7 @@ def test_the_same_panes_come_from_what_the_ruling_names(case: Transcript) -> Non
 
 
 def assignment(case: dict[str, Any]) -> Transcript:
-    """An assignment of windows as a transcript: every epoch says which instants are in which window."""
+    """An assignment of windows as a transcript: every epoch lists which instants are in which window."""
     times = case.get("timestamps", [0])
     expected = [{"window": each["window"], "values": each["members"]} for each in case.get("expect", [])]
     return Transcript(

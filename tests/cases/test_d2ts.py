@@ -30,7 +30,7 @@ KEYED = {f"{part} {name}": dtype for part in ("key", "value") for name, dtype in
 
 
 def is_keyed(case: dict[str, Any]) -> bool:
-    """Whether the rows are [key, value]: the operators that read the key say so."""
+    """Whether the rows are [key, value]: they are if an operator reads the key."""
     return any(step["op"] in ("count", "distinct") for step in case["pipeline"])
 
 

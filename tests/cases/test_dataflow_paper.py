@@ -1,6 +1,6 @@
 """The figures and numbers of the Dataflow Model paper and of Streaming 102 (`dataflow-paper`), through the test kit.
 
-Rulings: panes that say nothing new (`optional...` in the file) do not come, so that the ten data give exactly the others.
+Rulings: panes that change nothing (`optional...` in the file) do not come, so that the ten data give exactly the others.
 """
 
 import json
@@ -76,10 +76,10 @@ def arriving(groups: Sequence[Sequence[Mapping[str, Any]]], first: str, period: 
 def cut(events: Sequence[Any], sums: Sequence[int]) -> list[list[Any]] | None:
     """The data in order, cut into groups with these sums and a rest; None where they cannot be."""
     ends = list(accumulate(event["value"] for event in events))
-    wanted = list(accumulate(sums))
-    if not set(wanted) <= set(ends):
+    totals = list(accumulate(sums))
+    if not set(totals) <= set(ends):
         return None
-    places = [0, *(ends.index(total) + 1 for total in wanted), len(events)]
+    places = [0, *(ends.index(total) + 1 for total in totals), len(events)]
     return [list(events[start:end]) for start, end in pairwise(places)]
 
 
@@ -113,15 +113,15 @@ def test_ingress_time_gives_processing_time_windows_too() -> None:
     windows = rows.window(ec.fixed("2m")).trigger(ec.after_watermark()).lateness("0s")
     panes = windows.accumulate("discarding").group_by().agg(value=pl.col("v").sum())
     view = engine.view("panes", panes)
-    said = []
+    emitted = []
     for event in case.header["events"]:
         at = as_datetime(TIMES.instant(event["processing_time"]))
         engine.push("rows", [{"v": event["value"]}], at=at)
     engine.tick(at=as_datetime(TIMES.instant("12:10:00")))
     for delta in view.deltas():
-        said += [(row["window_end"], row["value"], row["_diff"]) for row in delta.iter_rows(named=True)]
+        emitted += [(row["window_end"], row["value"], row["_diff"]) for row in delta.iter_rows(named=True)]
     expected = [(as_datetime(TIMES.instant(pane["at"])), pane["value"], 1) for pane in case.get("expect")]
-    assert said == expected
+    assert emitted == expected
 
 
 @needs_cases
@@ -243,7 +243,7 @@ def test_the_second_order_of_figure_13_may_be_any(subtests: pytest.Subtests) -> 
 
 @needs_cases
 def test_retracting_panes_add_up_to_what_stands() -> None:
-    """At every moment, per window and for all: the sum of what was said less what was taken back is the last value."""
+    """At every moment, per window and for all: the sum of what was emitted less what was retracted is the last value."""
     for name in ("s102/fig10", "fig14 = s102/fig17"):
         standing: dict[tuple[int, int], int] = {}
         total = 0

@@ -64,7 +64,7 @@ def row_of(record: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def windowed(case: dict[str, Any], *, always: bool) -> list[Output]:
-    """What the view of a stream says, record by record."""
+    """What the view of a stream emits, record by record."""
     engine, columns = ec.Engine(), columns_of(case)
     source = engine.source("test_topic", {**columns, "at": TIME}, event_time="at")
     windows = source.window(ec.fixed("30s")).trigger(ec.each_row(), always=always).accumulate("accumulating")
@@ -77,7 +77,7 @@ def windowed(case: dict[str, Any], *, always: bool) -> list[Output]:
 
 
 def imported(case: dict[str, Any], *, always: bool) -> list[Output]:
-    """What a table says whose rows come with a key and a window: each row replaces the one before."""
+    """The rows of a table whose rows come with a key and a window: each row replaces the one before."""
     engine, columns = ec.Engine(), columns_of(case)
     key = ["ID", "window_start", "window_end"]
     schema = {**columns, "window_start": TIME, "window_end": TIME}
@@ -111,7 +111,7 @@ def expected(case: dict[str, Any]) -> list[Output]:
 
 
 def without_repeats(outputs: list[Output]) -> list[Output]:
-    """Without those that say again what their key and window said last."""
+    """Without those that repeat the last value of their key and window."""
     last: dict[Any, Any] = {}
     kept = []
     for output in outputs:
@@ -133,7 +133,7 @@ def test_each_record_gives_one_output(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", named(CASES))
-def test_what_is_said_again_comes_with_always_only(case: dict[str, Any]) -> None:
-    wanted = without_repeats(expected(case))
-    assert (len(wanted) < len(expected(case))) == ("`always`" in case.get("ruling", ""))
-    assert run_of(case)(case, always=False) == wanted
+def test_a_repeated_value_is_emitted_with_always_only(case: dict[str, Any]) -> None:
+    changes = without_repeats(expected(case))
+    assert (len(changes) < len(expected(case))) == ("`always`" in case.get("ruling", ""))
+    assert run_of(case)(case, always=False) == changes

@@ -26,7 +26,7 @@ RULED = {
     ("spark", 25, 50, 25, 3): [("spark", 25, 40, 15, 2), ("spark", 40, 50, 10, 1)],
     ("streaming", 25, 51, 26, 4): [("streaming", 25, 40, 15, 2), ("streaming", 40, 51, 11, 2)],
 }
-"""What the ruling says of sessions that are exactly one gap apart."""
+"""The sessions by the ruling for those that are exactly one gap apart."""
 
 
 def second(count: float) -> datetime:

@@ -1,4 +1,4 @@
-"""Commits for tests: random histories of what a commit may say."""
+"""Commits for tests: random histories of what a commit may hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def begin_in_format_1(store: Store) -> None:
 
 
 def a_commit(epoch: int, **parts: Any) -> Commit:
-    """A commit in which little is said."""
+    """A commit that holds little."""
     empty: dict[str, Any] = {
         "buckets": 1,
         "plan": {"views": {}},

@@ -51,36 +51,36 @@ def run(*arguments: str | Path, width: int = 80) -> Result:
 
 
 def lines(result: Result) -> list[str]:
-    """What was said by a command that ended well, line by line, with single spaces."""
+    """The output of a command that ended well, line by line, with single spaces."""
     assert result.exit_code == 0, result.output
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     return [" ".join(line.split()) for line in result.stdout.splitlines()]
 
 
 def test_commits_are_listed_the_newest_first(made: Path) -> None:
-    said = lines(run("ls", made))
-    assert said[0] == "epoch time entries bytes new delta rows delta bytes"
-    assert [line.split()[:3] for line in said[1:3]] == [
+    listed = lines(run("ls", made))
+    assert listed[0] == "epoch time entries bytes new delta rows delta bytes"
+    assert [line.split()[:3] for line in listed[1:3]] == [
         ["5", "2026-03-01", "12:04:00"],
         ["4", "2026-03-01", "12:03:00"],
     ]
-    assert said[1].split()[-3] == "3", "Oslo from 4 to 5, and a city more"
-    assert said[-1] == "6 commits"
+    assert listed[1].split()[-3] == "3", "Oslo from 4 to 5, and a city more"
+    assert listed[-1] == "6 commits"
     few = lines(run("ls", made, "--last", "2"))
-    assert few[1:3] == said[1:3]
+    assert few[1:3] == listed[1:3]
     assert few[-1] == "6 commits; the other 4 with --last 6"
 
 
 def test_a_commit_is_shown(made: Path) -> None:
-    said = lines(run("inspect", made))
-    assert said[0] == "commit epoch 5"
-    assert said[1] == "time 2026-03-01 12:04:00 UTC"
-    assert f"polars {pl.__version__}" in said[2]
-    assert "cities city, n 3" in " ".join(said)
-    assert "orders 4,000 2026-03-01 12:04:00 UTC" in said
-    assert "cities/sink 5" in said
-    assert said[4] == "state for columns entries bytes pieces"
-    assert said[5].startswith("group by city view cities city, sum of length")
+    shown = lines(run("inspect", made))
+    assert shown[0] == "commit epoch 5"
+    assert shown[1] == "time 2026-03-01 12:04:00 UTC"
+    assert f"polars {pl.__version__}" in shown[2]
+    assert "cities city, n 3" in " ".join(shown)
+    assert "orders 4,000 2026-03-01 12:04:00 UTC" in shown
+    assert "cities/sink 5" in shown
+    assert shown[4] == "state for columns entries bytes pieces"
+    assert shown[5].startswith("group by city view cities city, sum of length")
     few = lines(run("inspect", made, "--states", "1"))
     assert any("smaller state" in line for line in few)
     assert lines(run("inspect", made, "--epoch", "2"))[0] == "commit epoch 2"
@@ -96,9 +96,9 @@ def test_states_of_an_earlier_version_are_shown_by_digest(tmp_path: Path) -> Non
     with ec.Engine(checkpoint=folder) as engine:
         STATES.declare(engine)
         STATES.push(engine, STATES.kept_at)
-    said = lines(run("inspect", folder))
-    assert any(line.startswith("rows source users ip, name") for line in said)
-    assert any(line.startswith("group by name view names name, sum of") for line in said)
+    shown = lines(run("inspect", folder))
+    assert any(line.startswith("rows source users ip, name") for line in shown)
+    assert any(line.startswith("group by name view names name, sum of") for line in shown)
 
 
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_as_it_was_is_said_to_be(made: Path) -> None:
-    (said,) = lines(run("verify", made))
-    assert said.startswith("6 commits, ")
-    assert said.endswith(": everything is as it was written")
+def test_an_undamaged_checkpoint_is_reported_as_such(made: Path) -> None:
+    (line,) = lines(run("verify", made))
+    assert line.startswith("6 commits, ")
+    assert line.endswith(": everything is as it was written")
 
 
 def test_what_is_damaged_is_named(path: Path) -> None:
@@ -132,19 +132,19 @@ def test_what_is_damaged_is_named(path: Path) -> None:
     assert "restore the files from a copy" in result.stderr
     (path / "commits" / "000000000003.json").write_text("{}")
     (path / "commits" / "000000000001.json").unlink()
-    said = run("verify", path, width=200).stdout
-    assert "commits/000000000001.json is missing, and commits/000000000002.json is there" in said
-    assert "commits/000000000003.json these 2 bytes are not what was written" in said
+    shown = run("verify", path, width=200).stdout
+    assert "commits/000000000001.json is missing, and commits/000000000002.json is there" in shown
+    assert "commits/000000000003.json these 2 bytes are not what was written" in shown
 
 
 def test_a_compacted_checkpoint_is_small_and_goes_on(path: Path) -> None:
     before = len(list((path / "pieces").iterdir()))
-    said = " ".join(lines(run("compact", path, "--grace", "0s")))
-    assert said.endswith("2 pieces of states became 1; the last commit is that of epoch 6")
+    shown = " ".join(lines(run("compact", path, "--grace", "0s")))
+    assert shown.endswith("2 pieces of states became 1; the last commit is that of epoch 6")
     assert len(list((path / "pieces").iterdir())) < before
     assert lines(run("ls", path))[-1] == "1 commit"
-    (said,) = lines(run("compact", path, "--keep", "5"))
-    assert said.startswith("0 commits and 0 files (0 B) deleted")
+    (shown,) = lines(run("compact", path, "--keep", "5"))
+    assert shown.startswith("0 commits and 0 files (0 B) deleted")
 
 
 def test_a_commit_without_files_of_its_own_is_deleted_without_a_word_about_their_age(tmp_path: Path) -> None:
@@ -153,17 +153,17 @@ def test_a_commit_without_files_of_its_own_is_deleted_without_a_word_about_their
         engine.view("v", engine.source("s", {"x": pl.Int64}).select("x"))
         engine.push("s", {"x": [1]})
     run("compact", path, "--grace", "0s")
-    (said,) = lines(run("compact", path, "--grace", "0s"))
-    assert said.startswith("1 commit and 0 files (0 B) deleted")
+    (shown,) = lines(run("compact", path, "--grace", "0s"))
+    assert shown.startswith("1 commit and 0 files (0 B) deleted")
 
 
 def test_a_checkpoint_is_cut_into_buckets_and_back(path: Path) -> None:
     assert lines(run("rebucket", path, "--buckets", "4")) == ["1 to 4 buckets, at epoch 6"]
     assert lines(run("rebucket", path, "--buckets", "4")) == ["4 buckets already; nothing was written"]
-    said = lines(run("inspect", path))
-    assert said[0] == "commit epoch 6, cut into 4 buckets"
-    assert said[4].endswith("pieces buckets")
-    assert any(line.startswith("group by city view cities") and line.endswith(" of 4") for line in said)
+    shown = lines(run("inspect", path))
+    assert shown[0] == "commit epoch 6, cut into 4 buckets"
+    assert shown[4].endswith("pieces buckets")
+    assert any(line.startswith("group by city view cities") and line.endswith(" of 4") for line in shown)
     assert lines(run("rebucket", path, "--buckets", "1")) == ["4 to 1 bucket, at epoch 7"]
     assert "everything is as it was written" in lines(run("verify", path))[0]
 

@@ -25,7 +25,7 @@ KEYS = 300
 
 @pytest.fixture(autouse=True)
 def _early(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All runs are written early, the threads that do so are known, and an epoch is committed only where a test says so."""
+    """All runs are written early, the threads that do so are listed, and an epoch is committed only where a test commits it."""
     monkeypatch.setattr(early, "EARLY", 1)
     monkeypatch.setattr(early, "OneThread", Thread)
     with commits_put_off():
@@ -44,7 +44,7 @@ class Thread(OneThread):
 
 
 class Watched(LocalStore):
-    """A store whose puts are noted, and wait or fail as a test says."""
+    """A store whose puts are noted, and wait or fail as a test sets it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

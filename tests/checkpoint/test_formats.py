@@ -42,15 +42,15 @@ only_as_then = pytest.mark.skipif(
 )
 
 
-def said_in(store: Store) -> set[tuple[int, str]]:
+def formats_in(store: Store) -> set[tuple[int, str]]:
     """The format and the mark of every piece of states and deltas of the last commit."""
     pieces, last = Pieces(store), CommitLog(store).last
     assert last is not None
     refs = [ref for record in last.states.values() for ref in record.pieces]
     refs += [ref.piece for deltas in last.deltas.values() for ref in deltas]
     schemas = [pa.ipc.open_file(pa.BufferReader(pieces.content(ref))).schema for ref in refs]
-    said = [json.loads((schema.metadata or {})[b"evercurrent"]) for schema in schemas]
-    return {(each["format"], each["hash"]) for each in said}
+    metadata = [json.loads((schema.metadata or {})[b"evercurrent"]) for schema in schemas]
+    return {(each["format"], each["hash"]) for each in metadata}
 
 
 @only_as_then
@@ -86,7 +86,7 @@ def test_buckets_of_format_1_are_those_of_its_hash(way: Way, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("form", [pytest.param(1, marks=only_as_then), 2])
-def test_all_that_is_written_says_by_what_it_is_hashed(form: int, tmp_path: Path) -> None:
+def test_all_that_is_written_names_its_hash(form: int, tmp_path: Path) -> None:
     """So in format 1 earlier versions read on."""
     store = LocalStore(tmp_path)
     if form == 1:
@@ -95,20 +95,20 @@ def test_all_that_is_written_says_by_what_it_is_hashed(form: int, tmp_path: Path
     with running.engine:
         running.push_all()
     expected = {(1, "polars-2.1.0")} if form == 1 else {(2, OURS.mark)}
-    assert said_in(store) == expected
+    assert formats_in(store) == expected
     rebucket(store, 3)
-    assert said_in(store) == expected
+    assert formats_in(store) == expected
     compact(store, keep=1, grace=0)
-    assert said_in(store) == expected
+    assert formats_in(store) == expected
     assert json.loads(store.read(MARKER).to_pybytes())["format"] == form
     assert verify(store).faults == ()
 
 
-def test_a_new_checkpoint_says_what_known_values_are_hashed_to() -> None:
+def test_a_new_checkpoint_records_the_hashes_of_fixed_values() -> None:
     store = MemoryStore()
     CommitLog(store).append(a_commit(0))
-    said = json.loads(store.read(MARKER).to_pybytes())
-    assert (said["format"], said["body"]["hash"]) == (2, OURS.mark)
+    marker = json.loads(store.read(MARKER).to_pybytes())
+    assert (marker["format"], marker["body"]["hash"]) == (2, OURS.mark)
     assert Pieces(store).key_hash is OURS
 
 

@@ -71,7 +71,7 @@ def test_it_is_refused_until_its_views_were_dropped(
 ) -> None:  # fmt: skip
     store = LocalStore(tmp_path / "kept")
     with monkeypatch.context() as earlier:
-        earlier.setattr(bucket_commits, "TOGETHER", "not said")
+        earlier.setattr(bucket_commits, "TOGETHER", "not recorded")
         Offering(of(declare), store).offer(0, {"rows": rows})
     forget_everything()
     assert TOGETHER not in CommitLog(store).last.facts  # type: ignore[union-attr]
@@ -95,7 +95,7 @@ def test_it_is_refused_until_its_views_were_dropped(
 def test_what_cuts_it_anew_forgets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path / "kept")
     with monkeypatch.context() as earlier:
-        earlier.setattr(bucket_commits, "TOGETHER", "not said")
+        earlier.setattr(bucket_commits, "TOGETHER", "not recorded")
         Offering(of(windows), store).offer(0, {"rows": ROWS})
     for buckets in (1, 2):
         rebucket(store, buckets)

@@ -268,7 +268,7 @@ def test_whatever_fails_the_log_can_be_read_and_the_next_append_is_clean(
             break
 
 
-def test_who_cannot_know_says_so() -> None:
+def test_an_unknown_fate_of_a_commit_is_an_error() -> None:
     inner = MemoryStore()
     log = CommitLog(inner)
     log.append(a_commit(0))
@@ -444,7 +444,7 @@ def test_what_a_first_commit_that_failed_has_left_is_room_for_another() -> None:
     assert CommitLog(store).last is None
 
 
-def test_commits_without_the_file_that_says_so_are_damage() -> None:
+def test_commits_without_the_marker_of_a_checkpoint_are_damage() -> None:
     store = MemoryStore()
     made(store, 1)
     store.delete("checkpoint.json")

@@ -11,7 +11,7 @@ from evercurrent.views.checkpoint import Checkpoint
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"every": 0}, "every=0; give a whole number from 1"),
         ({"every": True}, "every=True"),
@@ -24,8 +24,8 @@ from evercurrent.views.checkpoint import Checkpoint
         ({"allow_pickle": "no"}, "allow_pickle='no'; give True or False"),
     ],
 )
-def test_odd_options_are_refused_by_name(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(PlanError, match=says):
+def test_odd_options_are_refused_by_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         Checkpoint("somewhere", **given)
 
 

@@ -130,7 +130,7 @@ def test_any_view_has_a_folder(view: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "says"),
+    ("dtype", "message"),
     [
         (pl.Int128, "column 'n' is Int128.*cast it to Int64 or Decimal"),
         (pl.UInt128, "column 'n' is UInt128"),
@@ -138,11 +138,11 @@ def test_any_view_has_a_folder(view: str, tmp_path: Path) -> None:
         (pl.Struct({"a": pl.Array(pl.Int128, 1)}), "and Int128 cannot be kept"),
     ],
 )
-def test_types_that_arrow_does_not_have_are_refused_by_name(dtype: Any, says: str) -> None:
+def test_types_that_arrow_does_not_have_are_refused_by_name(dtype: Any, message: str) -> None:
     frame = pl.DataFrame({"key": [1], "payload n": pl.Series([None], dtype=dtype)})
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         Pieces(MemoryStore()).write([frame])
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         piece_files.require_arrow("n", frame.schema["payload n"])
     piece_files.require_arrow("n", pl.List(pl.Int64))
 
@@ -186,8 +186,8 @@ def test_a_missing_piece_is_named() -> None:
 def test_what_another_polars_has_ordered_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     with monkeypatch.context() as patch:
-        said = b'{"format": 1, "hash": "polars-1.2.3"}'
-        patch.setattr(piece_files, "_own_words", lambda _: said)
+        metadata = b'{"format": 1, "hash": "polars-1.2.3"}'
+        patch.setattr(piece_files, "_own_words", lambda _: metadata)
         theirs = Pieces(store).write([EVERY_TYPE])[0]
         patch.setattr(piece_files, "_own_words", lambda _: b'{"format": 7, "hash": "polars-1.2.3"}')
         newer = Pieces(store).write([EVERY_TYPE])[0]
@@ -201,7 +201,7 @@ def test_what_another_polars_has_ordered_is_refused(monkeypatch: pytest.MonkeyPa
         Pieces(store).read(foreign)
 
 
-# What a process knows
+# What a process remembers
 
 
 def test_a_checksum_is_computed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ def test_a_watermark_that_is_held_back_is_so_in_every_bucket() -> None:
     }
 
 
-def test_a_state_that_does_not_say_how_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_state_that_does_not_record_its_buckets_is_refused_by_name(tmp_path: Path) -> None:
     store = a_checkpoint(tmp_path)
     log = CommitLog(store)
     assert log.last is not None

@@ -100,8 +100,8 @@ def test_states_and_deltas_are_written_in_one_go(tmp_path: Any) -> None:
     states = {f"{n}/0": a_spine(rng, 10) for n in range(6)}
     delta = pl.DataFrame({"n": [1], "_diff": [1]})
     saver = Saver(pieces := Pieces(Counting(tmp_path)))
-    said = [("v", 3, delta), ("w", 3, delta), ("v", 4, delta.with_columns(pl.col("n") + 1))]
-    records, refs = saver.write_all(saved(states), said)
+    emitted = [("v", 3, delta), ("w", 3, delta), ("v", 4, delta.with_columns(pl.col("n") + 1))]
+    records, refs = saver.write_all(saved(states), emitted)
     assert puts == [1]
     assert [ref.epoch for ref in refs] == [3, 3, 4]
     assert [pieces.read_delta(ref).rows() for ref in refs] == [[(1, 3, 1)], [(1, 3, 1)], [(2, 4, 1)]]

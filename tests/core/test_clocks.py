@@ -1,4 +1,4 @@
-"""Clocks are edges: a node that reads one says so, runs behind what moves it, and is held to that."""
+"""Clocks are edges: a node that reads one declares it, runs behind what moves it, and is held to that."""
 
 from __future__ import annotations
 

@@ -65,15 +65,15 @@ def test_groups_are_those_of_the_words(columns: list[pl.Series], routed: int) ->
     found = group_by_columns(columns, HEIGHT, routed)
     if found is None:
         return
-    wanted = group(key_words(columns, HEIGHT, routed))
-    assert len(found) == len(wanted)
-    assert found.keys.first.tolist() == wanted.keys.first.tolist()
-    assert found.keys.seconds().tolist() == wanted.keys.seconds().tolist()
+    expected = group(key_words(columns, HEIGHT, routed))
+    assert len(found) == len(expected)
+    assert found.keys.first.tolist() == expected.keys.first.tolist()
+    assert found.keys.seconds().tolist() == expected.keys.seconds().tolist()
     for name in ("order", "starts", "first_entries", "numbers"):
-        assert getattr(found, name).tolist() == getattr(wanted, name).tolist(), name
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
     values = np.arange(HEIGHT) - 3
-    assert found.sums(values).tolist() == wanted.sums(values).tolist()
-    assert found.greatest(values).tolist() == wanted.greatest(values).tolist()
+    assert found.sums(values).tolist() == expected.sums(values).tolist()
+    assert found.greatest(values).tolist() == expected.greatest(values).tolist()
 
 
 @pytest.mark.parametrize("step", [1, 3_600_000_000, 2**50])
@@ -106,8 +106,8 @@ def test_other_columns_are_hashed(column: pl.Series) -> None:
     view = engine.view("v", source.group_by("other", "k").agg(n=pl.len()))
     frame = pl.DataFrame([other, column])
     engine.push("s", frame)
-    wanted = frame.group_by("other", "k").agg(n=pl.len().cast(pl.Int64))
-    assert sorted(view.read().rows(), key=repr) == sorted(wanted.rows(), key=repr)
+    expected = frame.group_by("other", "k").agg(n=pl.len().cast(pl.Int64))
+    assert sorted(view.read().rows(), key=repr) == sorted(expected.rows(), key=repr)
 
 
 def test_windows_of_many_rows_in_any_order_are_what_polars_counts() -> None:

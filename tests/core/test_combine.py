@@ -100,7 +100,9 @@ def in_parts(operator: GroupBy, frame: pl.DataFrame, owners: list[int]) -> Delta
             assert combined is not None
             assert combined.frame.columns[-1] == DIFF
             keys = combined.frame.select(operator._spec.keys.names())
-            assert keys.width == 0 or keys.is_duplicated().sum() == 0  # Of no columns polars knows since 2.0.
+            assert (
+                keys.width == 0 or keys.is_duplicated().sum() == 0
+            )  # polars takes a frame of no columns since 2.0.
             assert combined.frame.height <= mine.height
             parts.append(combined.frame)
     return Delta(pl.concat(parts, how="diagonal") if parts else frame)
@@ -165,7 +167,7 @@ def test_a_group_whose_sums_stay_is_touched_all_the_same() -> None:
     assert combined.frame.rows(named=True) == [{"k": "a", "sum:length": 0, "sum:entries": 2, DIFF: 1}]
 
 
-def test_what_cannot_be_added_up_says_so() -> None:
+def test_what_cannot_be_added_up_is_not_combined() -> None:
     total = ec.aggregate(
         create=lambda: 0, add=lambda s, v: s + v.len(), remove=lambda s, v: s - v.len(), merge=lambda s, t: s + t,
         extract=lambda s: s, dtype=pl.Int64(),

@@ -33,15 +33,15 @@ def words(codes: list[int], least: int) -> Words:
 @given(
     least=LEAST,
     held=CODES,
-    asked=CODES,
+    sought=CODES,
     elsewhere=st.lists(st.integers(0, 2**64 - 1), max_size=5),
     chunk=st.integers(1, 9),
 )
 def test_places_are_those_of_a_search(
-    least: int, held: list[int], asked: list[int], elsewhere: list[int], chunk: int
+    least: int, held: list[int], sought: list[int], elsewhere: list[int], chunk: int
 ) -> None:
     there = np.sort(words(sorted(set(held)), least))
-    targets = np.unique(np.concatenate([words(asked, least), np.array(elsewhere, np.uint64)]))
+    targets = np.unique(np.concatenate([words(sought, least), np.array(elsewhere, np.uint64)]))
     with patch.multiple(dense, CHUNK=chunk, SPARSE=10_000):
         places = Places.of(there)
     wraps = int(integers_of(there).max()) - int(integers_of(there).min()) > 2**62

@@ -37,7 +37,7 @@ KX = {"k": pl.Int64, "x": pl.Int64}
 # Signed zeros
 
 
-def test_a_group_is_retracted_under_the_key_with_which_it_was_said() -> None:
+def test_a_group_is_retracted_under_the_key_with_which_it_was_emitted() -> None:
     engine, view = one(
         {"k": pl.Float64},
         lambda a: a.group_by("k").agg(n=pl.len()).select("n", inverse=1 / pl.col("k")),
@@ -97,7 +97,7 @@ def test_aggregates_of_wide_integers(dtype: pl.DataType, how: str) -> None:
     assert view.read()["u"].to_list() == [2**90 if how == "min" else 2**100 + 2**90]
 
 
-def test_a_join_whose_diffs_do_not_fit_says_so() -> None:
+def test_a_join_whose_diffs_do_not_fit_is_refused() -> None:
     engine = ec.Engine()
     a, b = (engine.source(name, {"k": pl.Int64, name: pl.Int64}, kind="diffs") for name in "ab")
     engine.view("v", a.join(b, on="k").unique())

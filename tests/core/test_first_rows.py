@@ -256,7 +256,7 @@ def test_a_checkpoint_with_all_texts_goes_on(tmp_path: Path, monkeypatch: pytest
         assert_frame_equal(one, other)
 
 
-def test_explain_says_so() -> None:
+def test_explain_names_the_arrangement() -> None:
     engine = ec.Engine()
     two(engine)
     assert "first 3 rows by k, order x" in engine.explain(circuit=True)

@@ -52,16 +52,16 @@ class Numbers:
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64)).tolist()
         return {(key, "ab"[second]): diff for (key, second), diff in zip(words, diffs, strict=True)}
 
-    def found(self, spine: Spine, wanted: list[tuple[int, str]]) -> list[int]:
+    def found(self, spine: Spine, keys_of_rows: list[tuple[int, str]]) -> list[int]:
         keys = make_run(
             self.layout,
-            self.run([(*each, 1) for each in wanted]).keys,
+            self.run([(*each, 1) for each in keys_of_rows]).keys,
             pl.DataFrame(),
-            {DIFF: np.ones(len(wanted), np.int64)},
+            {DIFF: np.ones(len(keys_of_rows), np.int64)},
         )
         totals = spine.totals(keys.keys).get(DIFF, np.zeros(len(keys), np.int64))
         by_key = dict(zip(self.held(keys), totals.tolist(), strict=True))
-        return [by_key[each] for each in wanted]
+        return [by_key[each] for each in keys_of_rows]
 
 
 class Rows:
@@ -77,16 +77,16 @@ class Rows:
         diffs = run.sums.get(DIFF, np.zeros(len(run), np.int64)).tolist()
         return dict(zip(run.payload.rows(), diffs, strict=True))
 
-    def found(self, spine: Spine, wanted: list[tuple[int, str]]) -> list[int]:
+    def found(self, spine: Spine, keys_of_rows: list[tuple[int, str]]) -> list[int]:
         keys = make_run(
             Layout(),
-            self.run([(*each, 1) for each in wanted]).keys,
+            self.run([(*each, 1) for each in keys_of_rows]).keys,
             pl.DataFrame(),
-            {DIFF: np.ones(len(wanted), np.int64)},
+            {DIFF: np.ones(len(keys_of_rows), np.int64)},
         ).keys
         found = all_rows(spine, keys)
         rows = dict(zip(found.payload.rows(), found.diffs.tolist(), strict=True))
-        return [rows.get(each, 0) for each in wanted]
+        return [rows.get(each, 0) for each in keys_of_rows]
 
 
 ENTRIES = st.lists(
@@ -150,9 +150,9 @@ def test_the_same_rows_are_there_at_any_time(
                 now[key, x] += diff
             rows = {row: diff for row, diff in now.items() if diff}
             commits.append((spine.version, rows))
-            wanted = list(dict.fromkeys((key, x) for key, x, _ in given_to_it))
-            expected = [max(now[each], 0) if isinstance(kind, Rows) else now[each] for each in wanted]
-            assert kind.found(spine, wanted) == expected
+            pairs = list(dict.fromkeys((key, x) for key, x, _ in given_to_it))
+            expected = [max(now[each], 0) if isinstance(kind, Rows) else now[each] for each in pairs]
+            assert kind.found(spine, pairs) == expected
             assert spine.total(DIFF) == sum(rows.values())
         for version, rows in commits:
             assert kind.held(spine.at(version).merged()) == rows

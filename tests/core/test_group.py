@@ -104,7 +104,7 @@ CASES = [
         ([*minus((1, 5), (1, 5)), *plus((1, 4))], [*minus((1, 2, 5)), *plus((1, 1, 4))]),
     ),
     case(
-        "a change that leaves the result as it is says nothing",
+        "a change that leaves the result as it is emits nothing",
         INTS,
         by_k(u=f"{X}.sum()"),
         (plus((1, 2), (1, 3)), plus((1, 5))),
@@ -436,7 +436,9 @@ def test_sums_and_means_have_the_types_that_polars_gives_them(dtype: pl.DataType
     view = engine.view("v", engine.source("a", rows.schema).group_by("k").agg(*aggs))
     engine.push("a", rows)
     expected = rows.group_by("k").agg(*aggs)
-    if dtype.is_decimal():  # polars 1.40 says so of the plan and keeps the digits of the column in the rows.
+    if (
+        dtype.is_decimal()
+    ):  # polars 1.40 has this type in the plan and keeps the digits of the column in the rows.
         assert expected.schema["s"] == (pl.Decimal(10, 2) if VERSION < (1, 41) else pl.Decimal(38, 2))
         expected = expected.cast({"s": pl.Decimal(38, 2)})
     assert view.schema == counted(expected.schema, ["s"] if dtype == pl.Boolean else [])

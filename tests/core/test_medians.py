@@ -155,7 +155,7 @@ def test_entries_are_inserted_and_found_as_if_all_were_sorted(
     with patch.multiple(row_merge, FEW_ENTRIES=1, SEARCHED=2), patch.multiple(run, FROM=1):
         inserted = row_merge.merged_rows(layout, runs)
         assert inserted is not None
-        wanted = group(columns.words(frame_of([(key, 0, 1) for key in sorted(sought)]))).keys
-        found = [each.tolist() for each in inserted.find(wanted)]
-    assert found == [each.tolist() for each in whole.find(wanted)]
+        sought_keys = group(columns.words(frame_of([(key, 0, 1) for key in sorted(sought)]))).keys
+        found = [each.tolist() for each in inserted.find(sought_keys)]
+    assert found == [each.tolist() for each in whole.find(sought_keys)]
     assert columns_of_run(inserted).equals(columns_of_run(whole))

@@ -126,7 +126,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         (object(), "object"),
         (len, "builtin_function_or_method"),
@@ -141,8 +141,8 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
     ],
     ids=range(10),
 )
-def test_anything_else_is_refused_by_its_type(value: Any, says: str) -> None:
-    with pytest.raises(NotPlainError, match=says):
+def test_anything_else_is_refused_by_its_type(value: Any, message: str) -> None:
+    with pytest.raises(NotPlainError, match=message):
         encoded(value)
 
 

@@ -33,8 +33,8 @@ def test_nested_columns_are_sorted_behind_others(name: str) -> None:
     for descending, nulls_last in product((False, True), repeat=2):
         order = sorted_by([words, column], [False, descending], [False, nulls_last])
         rows = column.to_frame().with_row_index("row")
-        wanted = rows.sort("x", descending=descending, nulls_last=nulls_last, maintain_order=True)
-        assert_series_equal(column.gather(order), wanted["x"])
+        expected = rows.sort("x", descending=descending, nulls_last=nulls_last, maintain_order=True)
+        assert_series_equal(column.gather(order), expected["x"])
         assert sorted(order.tolist()) == list(range(len(column)))
 
 

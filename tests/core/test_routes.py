@@ -63,7 +63,7 @@ def by_columns(*names: str, buckets: int) -> Bucketing:
 def cut(driven: Driven, buckets: int, keep_by: Sequence[str] | None = None) -> list[list[Any]]:
     """For every bucket what is kept there of each state."""
     kept = [
-        # Nobody knows whose windows hold a watermark back: every bucket finds out when it steps next.
+        # It is unknown whose windows hold a watermark back: every bucket finds out when it steps next.
         [as_columns(state, state.saved())] * buckets
         if isinstance(state, HeldWatermark)
         else in_buckets(route_of(driven, state, keep_by), [as_columns(state, state.saved())], buckets)
@@ -131,8 +131,8 @@ class Buckets:
     def step(
         self, step: Step, clocks: dict[str, tuple[int, int]], name: str, *, wakes: bool = False
     ) -> list[pl.DataFrame]:
-        """What all buckets say in a view; ``wakes``: none of them sleeps."""
-        said = []
+        """What all buckets emit in a view; ``wakes``: none of them sleeps."""
+        emitted = []
         rows = {source: parts(frame, self._bucket, len(self.parts)) for source, frame in step.rows.items()}
         for number, driven in enumerate(self.parts):
             for source, (before, now) in clocks.items():
@@ -140,11 +140,11 @@ class Buckets:
             mine = {source: given[number] for source, given in rows.items()}
             has_rows = any(frame.height for frame in mine.values())
             if wakes or has_rows or self._is_due(driven, step):
-                said.append(driven.output(name, driven.step(Step(mine, {}, step.at, step.fires))))
+                emitted.append(driven.output(name, driven.step(Step(mine, {}, step.at, step.fires))))
             else:
                 driven.number += 1
                 self.slept += 1
-        return said
+        return emitted
 
     def _is_due(self, driven: Driven, step: Step) -> bool:
         now = Now(Epoch(driven.number + 1), START + timedelta(microseconds=step.at))
@@ -449,14 +449,14 @@ def test_a_prefix_gives_the_bucket_of_the_first_columns() -> None:
         words = keyed.words(rows)
         assert words.second is not None
         columns = pl.DataFrame({"key": words.first, "second": words.second})
-        wanted: Words = KeyColumns.of(names).words(rows).first
+        by_name: Words = KeyColumns.of(names).words(rows).first
         for buckets in (3, 64, 999, MOST_BUCKETS):
             np.testing.assert_array_equal(
-                bucket_of(keyed.route.words(columns), buckets), bucket_of(wanted, buckets)
+                bucket_of(keyed.route.words(columns), buckets), bucket_of(by_name, buckets)
             )
 
 
-def test_key_columns_know_their_route() -> None:
+def test_key_columns_have_their_route() -> None:
     assert KeyColumns.of(["a", "b"]).route is WORDS
     assert KeyColumns.of(["a", "b"], ["a", "b"]).route is WORDS
     assert KeyColumns.of(["a", "b"], ["a"]).route == Route("prefix")

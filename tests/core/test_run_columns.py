@@ -96,10 +96,10 @@ def test_many_keys_are_found_by_a_directory_that_is_made_then() -> None:
     opened = run_of_columns(Layout(), columns_of_run(run))
     assert opened.directory is not None
     assert opened.directory.nbytes == 0
-    wanted = make_run(
+    keys = make_run(
         Layout(), key_words([values[::7]], len(values[::7])), pl.DataFrame(), {DIFF: np.ones(14286, np.int64)}
     ).keys
-    for found, expected in zip(opened.match(wanted), run.match(wanted), strict=True):
+    for found, expected in zip(opened.match(keys), run.match(keys), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert opened.directory.nbytes > 0
 

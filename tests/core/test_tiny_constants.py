@@ -102,7 +102,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
 
 @contextmanager
 def tiny(name: str, *, collide: bool) -> Iterator[None]:
-    """The constants of that name; first words collide if so asked."""
+    """The constants of that name; first words collide with ``collide``."""
     values = TINY[name]
     assert set(values) <= {constant for names in HOUSES.values() for constant in names}
     with pytest.MonkeyPatch.context() as patches:
@@ -269,44 +269,44 @@ def test_integers_that_lie_close_together_are_grouped_as_any(
 
 @given(
     words=st.lists(WORDS, min_size=1, max_size=50),
-    wanted=st.lists(WORDS, max_size=20),
+    absent=st.lists(WORDS, max_size=20),
     steps=st.integers(0, 3),
     chunk=st.integers(1, 9),
 )
 def test_a_directory_finds_what_bisection_finds(
-    words: list[int], wanted: list[int], steps: int, chunk: int
+    words: list[int], absent: list[int], steps: int, chunk: int
 ) -> None:
-    held, asked = np.array(sorted(words), np.uint64), np.array([*wanted, *words], np.uint64)
+    held, targets = np.array(sorted(words), np.uint64), np.array([*absent, *words], np.uint64)
     with patch.multiple(directory_module, FROM=1, STEPS=steps, CHUNK=chunk):
         directory = Directory.of(held)
         assert directory is not None
-        assert directory.search(held, asked).tolist() == np.searchsorted(held, asked).tolist()
-    maybe = directory.maybe(asked)
+        assert directory.search(held, targets).tolist() == np.searchsorted(held, targets).tolist()
+    maybe = directory.maybe(targets)
     assert maybe is not None
-    assert set(np.flatnonzero(np.isin(asked, held)).tolist()) <= set(maybe.tolist())
+    assert set(np.flatnonzero(np.isin(targets, held)).tolist()) <= set(maybe.tolist())
 
 
 @given(
     words=st.lists(WORDS, min_size=1, max_size=50),
-    wanted=st.lists(WORDS, max_size=20),
+    absent=st.lists(WORDS, max_size=20),
     cuts=st.lists(st.integers(1, 50), max_size=4),
     spare=st.integers(0, 40),
 )
 def test_a_directory_that_grows_finds_what_bisection_finds(
-    words: list[int], wanted: list[int], cuts: list[int], spare: int
+    words: list[int], absent: list[int], cuts: list[int], spare: int
 ) -> None:
     """Each part is written twice, at first with more words behind it, as where the epoch of a merge is discarded."""
-    held, asked = np.array(sorted(words), np.uint64), np.array([*wanted, *words], np.uint64)
+    held, targets = np.array(sorted(words), np.uint64), np.array([*absent, *words], np.uint64)
     growing = GrowingDirectory.of(len(held) + spare)
     bounds = sorted({0, len(held), *(cut for cut in cuts if cut < len(held))})
     for start, end in itertools.pairwise(bounds):
         growing.with_part(start, held[start : end + 3])
         growing = growing.with_part(start, held[start:end])
     directory = growing.finished(len(held))
-    assert directory.search(held, asked).tolist() == np.searchsorted(held, asked).tolist()
-    maybe = directory.maybe(asked)
+    assert directory.search(held, targets).tolist() == np.searchsorted(held, targets).tolist()
+    maybe = directory.maybe(targets)
     assert maybe is not None
-    assert set(np.flatnonzero(np.isin(asked, held)).tolist()) <= set(maybe.tolist())
+    assert set(np.flatnonzero(np.isin(targets, held)).tolist()) <= set(maybe.tolist())
     if not spare:
         assert directory.starts.tolist() == _starts(held).tolist()
 
@@ -323,29 +323,32 @@ PAIRS = st.lists(st.tuples(WORDS, st.integers(0, 2)), max_size=25)
 
 
 @given(
-    held=PAIRS.filter(bool), asked=PAIRS, from_size=st.sampled_from([1, 1000]), few=st.sampled_from([0, 1000])
+    held=PAIRS.filter(bool),
+    targets=PAIRS,
+    from_size=st.sampled_from([1, 1000]),
+    few=st.sampled_from([0, 1000]),
 )
 def test_runs_find_exactly_the_keys_that_they_hold(
-    held: list[tuple[int, int]], asked: list[tuple[int, int]], from_size: int, few: int
+    held: list[tuple[int, int]], targets: list[tuple[int, int]], from_size: int, few: int
 ) -> None:
-    held, asked = sorted(held), sorted({*asked, *held[::2]})
+    held, targets = sorted(held), sorted({*targets, *held[::2]})
     with patch.multiple(directory_module, FROM=from_size), patch.multiple(run_module, FEW=few):
         distinct = sorted(set(held))
         ones = {DIFF: np.ones(len(distinct), np.int64)}
         run = make_run(Layout(), keys_of(distinct), pl.DataFrame(), ones)
-        hit, position = run.match(keys_of(asked))
-        assert [(asked[h], p) for h, p in zip(hit, position, strict=True)] == [
-            (pair, distinct.index(pair)) for pair in asked if pair in distinct
+        hit, position = run.match(keys_of(targets))
+        assert [(targets[h], p) for h, p in zip(hit, position, strict=True)] == [
+            (pair, distinct.index(pair)) for pair in targets if pair in distinct
         ]
         rows = Keys(np.arange(len(held), dtype=np.uint64))
         many = make_run(
             Layout(by_row=True), keys_of(held), pl.DataFrame(), {DIFF: np.ones(len(held), np.int64)}, rows
         )
-        lower, upper = many.find(keys_of(asked))
+        lower, upper = many.find(keys_of(targets))
         assert [end - start for start, end in zip(lower, upper, strict=True)] == [
-            held.count(pair) for pair in asked
+            held.count(pair) for pair in targets
         ]
-        assert all(held[at] == pair for pair, at in zip(asked, lower, strict=True) if pair in held)
+        assert all(held[at] == pair for pair, at in zip(targets, lower, strict=True) if pair in held)
 
 
 ORDERS: tuple[tuple[Order, ...], ...] = (
@@ -428,7 +431,7 @@ def test_reading_before_and_after(
             before, so_far = so_far, pl.concat([so_far, frame(entries)])
             spine.stage(run_of_rows(layout, KeyColumns.of(["k"]), frame(entries)))
             read = [
-                # Rows with equal sort keys but no order of ours may be cut anywhere: only ask for all then.
+                # Rows with equal sort keys but no order of ours may be cut anywhere: only all are read then.
                 *([(rows_change(spine, keys, count), count)] if order else []),
                 (rows_change(spine, keys, None), None),
             ]

@@ -243,7 +243,7 @@ def _swap(one: Path, other: Path) -> None:
 # What is read
 
 Read = dict[str, Any]
-"""By what was asked for: what was read, or the error that was raised instead."""
+"""By what was to be read: what was read, or the error that was raised instead."""
 
 
 def read_without_engine(kept: Kept, path: Path) -> Read:

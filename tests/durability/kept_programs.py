@@ -1,6 +1,6 @@
 """Programs whose checkpoints are kept in ``tests/data``, written with the public names alone, and what can be read of them.
 
-A program says which views there are, and gives input by the number of the epoch. Where a kept program needs functions
+A program declares which views there are, and gives input by the number of the epoch. Where a kept program needs functions
 they are of libraries: code of ours would be another one with every version of Python.
 """
 

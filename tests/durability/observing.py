@@ -30,7 +30,7 @@ def held(engine: ec.Engine) -> dict[str, bytes]:
 
 
 def why(view: Any) -> str:
-    """Why its windows wait, or why that cannot be asked."""
+    """Why its windows wait, or why that has no answer."""
     try:
         return str(view.why())
     except ec.InputError as error:
@@ -53,7 +53,7 @@ def state(engine: ec.Engine) -> dict[str, Any]:
 
 def all_of(engine: ec.Engine) -> dict[str, Any]:
     """Everything."""
-    return {**state(engine), "said": deltas_of(engine)}
+    return {**state(engine), "deltas": deltas_of(engine)}
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

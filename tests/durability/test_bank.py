@@ -18,7 +18,7 @@ def opened(path: Path | None) -> ec.Engine:
     return engine
 
 
-def said(engine: ec.Engine) -> dict[str, list[pl.DataFrame]]:
+def deltas_by_view(engine: ec.Engine) -> dict[str, list[pl.DataFrame]]:
     return {name: list(engine.views[name].deltas()) for name in bank.VIEWS}
 
 
@@ -32,7 +32,7 @@ def test_money_is_neither_made_nor_lost(count: int, size: int, simplified: bool)
     for batch in bank.batches(rows, size):
         engine.push("transfers", batch)
     assert engine.epoch_number == -(-count // size)
-    assert bank.wrong(dict(said(engine)), rows, simplified=simplified) == []
+    assert bank.wrong(dict(deltas_by_view(engine)), rows, simplified=simplified) == []
     assert engine.views["total"].read().rows() == [(0,)]
 
 
@@ -49,20 +49,24 @@ def test_restarts_and_batches_that_are_offered_again(count: int, size: int, tmp_
             engine.close()
             engine = opened(tmp_path)
     assert engine.epoch_number == len(parts)
-    assert bank.wrong(dict(said(engine)), rows) == []
+    assert bank.wrong(dict(deltas_by_view(engine)), rows) == []
     engine.close()
     undisturbed = opened(None)
     for part in parts:
         undisturbed.push("transfers", part)
-    expected = {name: [frame.rows() for frame in frames] for name, frames in said(undisturbed).items()}
+    expected = {
+        name: [frame.rows() for frame in frames] for name, frames in deltas_by_view(undisturbed).items()
+    }
     with opened(tmp_path) as engine:
-        assert {name: [frame.rows() for frame in frames] for name, frames in said(engine).items()} == expected
+        assert {
+            name: [frame.rows() for frame in frames] for name, frames in deltas_by_view(engine).items()
+        } == expected
 
 
 def test_the_checks_can_fail() -> None:
     rows, engine = bank.transfers(20), opened(None)
     engine.push("transfers", rows)
-    deltas = said(engine)
+    deltas = deltas_by_view(engine)
     assert bank.wrong(dict(deltas), rows.head(19)) != []
     (total,) = deltas["balance"]
     assert bank.wrong({**deltas, "balance": [total.head(3)]}, rows) != []

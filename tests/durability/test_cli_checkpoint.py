@@ -100,7 +100,7 @@ def test_part_of_a_batch_may_be_known(words: Path) -> None:
     assert sum(pl.read_parquet(words / "out" / "counts.parquet")["n"]) == 100
 
 
-def test_what_cannot_be_kept_is_said_in_a_sentence(words: Path) -> None:
+def test_a_checkpoint_that_cannot_be_kept_is_refused_in_a_sentence(words: Path) -> None:
     text = (words / "words.py").read_text()
     refused = run(words, "--checkpoint", str(words))
     assert refused.exit_code == 1

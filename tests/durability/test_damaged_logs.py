@@ -104,7 +104,7 @@ def test_the_newest_commit_is_gone(is_closed: bool, tmp_path: Path) -> None:
 def test_the_newest_commit_is_gone_before_what_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nothing says what was acknowledged, as of an earlier version."""
+    """Also where nothing records what was acknowledged, as of an earlier version."""
     monkeypatch.setattr(durability, "MOST_WAITING", 3)
     engine = started(tmp_path / "kept")
     feed(engine, range(1, 6))
@@ -207,7 +207,7 @@ def test_what_was_acknowledged_is_not_taken_for_what_was_refused(
 def test_a_journal_that_was_cut_off_does_not_bring_back_what_was_deleted(
     share: float, tmp_path: Path
 ) -> None:
-    """Its beginning alone says that files are there which its end says are gone."""
+    """Its beginning alone lists files which its end lists as deleted."""
     with each_epoch_committed(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(durability, "SWEEP_EVERY", 3)
         engine = started(ec.Checkpoint(tmp_path / "kept", keep=2, grace="0s"))
@@ -228,7 +228,7 @@ def test_a_journal_that_was_cut_off_does_not_bring_back_what_was_deleted(
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "flipped", "zeros"])
 def test_who_has_lost_the_note_has_lost_nothing(damage: str, tmp_path: Path) -> None:
-    """What says how far the writer has come is checked against, and not needed."""
+    """The note of how far the writer has come is checked against, and not needed."""
     engine = started(tmp_path / "kept")
     feed(engine, range(1, 4))
     left = copied(tmp_path / "kept", tmp_path / "left")

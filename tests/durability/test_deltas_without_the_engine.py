@@ -69,8 +69,8 @@ def test_records_that_are_being_put_together(documented: Any, tmp_path: Path) ->
         feed(engine, range(1, 6))
         expected = by_engine(engine, "totals")
     firsts = [epoch for epoch in CommitLog(LocalStore(tmp_path)).epochs() if epoch < 4]
-    said = [(first, (tmp_path / "commits" / f"{first:012d}.json").read_bytes()) for first in firsts]
-    (tmp_path / pack_name(firsts)).write_bytes(b"".join(content_of(said)))
+    contents = [(first, (tmp_path / "commits" / f"{first:012d}.json").read_bytes()) for first in firsts]
+    (tmp_path / pack_name(firsts)).write_bytes(b"".join(content_of(contents)))
     assert read(documented, tmp_path, "totals") == expected
 
 

@@ -116,7 +116,7 @@ def test_another_name_for_the_same_is_another_view_and_has_its_state(tmp_path: P
         assert held(engine) == expected({"sums": TOTALS})
 
 
-def test_a_view_that_is_computed_otherwise_begins_anew_if_asked(tmp_path: Path) -> None:
+def test_a_view_that_is_computed_otherwise_begins_anew_on_request(tmp_path: Path) -> None:
     run(tmp_path, {"totals": TOTALS, "counts": COUNTS})
     other = {"totals": TOTALS.replace("sum", "max"), "counts": COUNTS}
     with pytest.raises(ec.CheckpointError, match=r"'totals'.*drop="):

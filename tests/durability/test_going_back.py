@@ -1,6 +1,6 @@
 """Who goes back to an earlier version is refused by it, and loses nothing that a later one has acknowledged.
 
-An earlier version knows a record of a later form, and refuses it by its number. It does not know the log of inputs of a
+An earlier version recognizes a record of a later form, and refuses it by its number. It does not read the log of inputs of a
 later one, and takes it for empty: so input waits in that log only behind a record that it refuses.
 """
 
@@ -30,7 +30,7 @@ def put_off():
 
 
 def newest_form(path: Path) -> int:
-    """Return the form of the newest record of a checkpoint, by which a version knows whether it can read it."""
+    """Return the form of the newest record of a checkpoint, by which a version decides whether it can read it."""
     form: int = json.loads((path / "commits" / f"{records(path)[-1]}.json").read_bytes())["format"]
     return form
 
@@ -38,10 +38,10 @@ def newest_form(path: Path) -> int:
 def as_of_an_earlier_version(path: Path) -> None:
     """Give all records the number of the form before, with a checksum that fits."""
     for record in (path / "commits").iterdir():
-        said = record.read_bytes().replace(
+        content = record.read_bytes().replace(
             b'"format":%d' % RECORD_FORMAT, b'"format":%d' % (RECORD_FORMAT - 1)
         )
-        body = said[: said.rindex(b',"crc"')]
+        body = content[: content.rindex(b',"crc"')]
         record.write_bytes(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
 
 

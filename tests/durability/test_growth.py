@@ -104,7 +104,7 @@ def test_deltas_are_read_with_arrow_alone(tmp_path: Path) -> None:
         feed(engine, range(5))
         engine.checkpoint()
         feed(engine, range(5, 9))
-        said = pl.concat(engine.views["v1"].deltas()).rows()
+        emitted = pl.concat(engine.views["v1"].deltas()).rows()
     found: list[tuple[Any, ...]] = []
     for record in sorted(tmp_path.glob("commits/*")):
         for line in record.read_text().splitlines():
@@ -116,7 +116,7 @@ def test_deltas_are_read_with_arrow_alone(tmp_path: Path) -> None:
                 assert [row[-2] for row in found[-table.num_rows :]] == [
                     epoch for epoch, rows in part["epochs"] for _ in range(rows)
                 ]
-    assert found == said
+    assert found == emitted
 
 
 def test_records_of_old_commits_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

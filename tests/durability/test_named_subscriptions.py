@@ -165,7 +165,7 @@ def test_a_callback_that_pushes_receives_every_epoch_once_and_in_order() -> None
 
 
 @each_epoch_committed()
-def test_what_is_no_longer_retained_is_said(tmp_path: Path) -> None:
+def test_what_is_no_longer_retained_is_an_error(tmp_path: Path) -> None:
     checkpoint = ec.Checkpoint(tmp_path, keep=1, grace="0s")
     engine, view = started(checkpoint, retain=ec.Retain(epochs=1))
     with engine:

@@ -52,7 +52,7 @@ def records(path: Path) -> list[str]:
 # Every n epochs
 
 
-def test_a_crash_goes_back_to_the_last_commit_and_positions_say_where_to_go_on(tmp_path: Path) -> None:
+def test_a_crash_goes_back_to_the_last_commit_and_positions_show_where_to_go_on(tmp_path: Path) -> None:
     checkpoint, steady = ec.Checkpoint(tmp_path, every=4), started()
     feed(steady, range(1, 12))
     engine = started(checkpoint)
@@ -71,7 +71,7 @@ def test_a_crash_goes_back_to_the_last_commit_and_positions_say_where_to_go_on(t
         assert differences(all_of(steady), all_of(engine)) == []
 
 
-def test_a_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
+def test_a_checkpoint_is_committed_on_request(tmp_path: Path) -> None:
     checkpoint = ec.Checkpoint(tmp_path, every=100)
     engine = started(checkpoint)
     feed(engine, range(1, 4))
@@ -205,16 +205,16 @@ def test_state_that_is_larger_than_its_limit_is_mapped(tmp_path: Path) -> None:
         assert held(engine) == held(steady)
 
 
-def test_explain_says_how_much_of_the_states_is_in_memory(tmp_path: Path) -> None:
+def test_explain_shows_how_much_of_the_states_is_in_memory(tmp_path: Path) -> None:
     limit = 200_000
     with grouped(ec.Checkpoint(tmp_path, resident_bytes=limit)) as engine:
         for number in range(1, 8):
             feed(engine, range(number, number + 1), size=2_000, keys=50_000)
-            said = re.search(
+            shown = re.search(
                 r"states in memory after the last commit: ([\d,]+) bytes, at most 200,000", engine.explain()
             )
-            assert said is not None
-            held_bytes = int(said[1].replace(",", ""))
+            assert shown is not None
+            held_bytes = int(shown[1].replace(",", ""))
             assert 0 < held_bytes <= limit
         residence = engine._running.durability._now().residence
         unmapped = sum(residence._held(name, state) for name, state in residence._states.items())

@@ -205,7 +205,7 @@ def test_a_position_that_goes_back_or_has_no_order_is_refused_by_name(case: str)
     assert pushed(engine, before) == [1]
 
 
-def test_a_source_says_how_its_positions_are_compared(tmp_path: Path) -> None:
+def test_a_source_declares_how_its_positions_are_compared(tmp_path: Path) -> None:
     def of_postgres() -> ec.Engine:
         engine = ec.Engine(checkpoint=tmp_path)
         source = engine.source(

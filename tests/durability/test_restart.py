@@ -123,17 +123,17 @@ def test_a_group_of_nothing_has_its_row_before_any_input(tmp_path: Path) -> None
 def test_deltas_of_long_ago_come_from_their_files(tmp_path: Path) -> None:
     retain = ec.Retain(epochs=2, rows=100)
     engine = counts(tmp_path, retain=retain)
-    said: list[bytes] = []
-    engine.views["counts"].subscribe(lambda frame: said.append(frame_bytes(frame)))
+    emitted: list[bytes] = []
+    engine.views["counts"].subscribe(lambda frame: emitted.append(frame_bytes(frame)))
     for number in range(6):
         engine.push("words", {"word": [f"w{number % 3}"]})
     view = engine.views["counts"]
-    assert [frame_bytes(frame) for frame in view.deltas()] == said
+    assert [frame_bytes(frame) for frame in view.deltas()] == emitted
     assert delta_epochs(view.deltas(since=2)) == [3, 4, 5, 6]
     assert view.earliest == -1
     engine.close()
     with counts(tmp_path, retain=retain) as again:
-        assert [frame_bytes(frame) for frame in again.views["counts"].deltas()] == said
+        assert [frame_bytes(frame) for frame in again.views["counts"].deltas()] == emitted
         again.push("words", {"word": ["w0"]})
         assert delta_epochs(again.views["counts"].deltas(since=4)) == [5, 6, 7]
         assert again.views["counts"].deltas(since=6).frame().height == 2
@@ -143,7 +143,7 @@ def test_delta_files_are_for_everybody_who_reads_arrow(tmp_path: Path) -> None:
     with counts(tmp_path) as engine:
         engine.push("words", {"word": ["a", "b", "a"]})
         engine.push("words", {"word": ["b"], "_diff": [-1]})
-        said = [frame.rows() for frame in engine.views["counts"].deltas()]
+        emitted = [frame.rows() for frame in engine.views["counts"].deltas()]
     found: list[tuple[Any, ...]] = []
     for record in sorted((tmp_path / "commits").glob("*.json")):
         for part in json.loads(record.read_bytes())["body"]["deltas"].get("counts", []):
@@ -151,7 +151,7 @@ def test_delta_files_are_for_everybody_who_reads_arrow(tmp_path: Path) -> None:
                 file.seek(part["start"])
                 table = pa.ipc.open_file(file.read_buffer(part["size"])).read_all()
             found += [tuple(row.values()) for row in table.to_pylist()]
-    assert found == [row for rows in said for row in rows]
+    assert found == [row for rows in emitted for row in rows]
 
 
 def test_views_declared_after_it_was_opened_are_filled_and_committed_at_once(tmp_path: Path) -> None:

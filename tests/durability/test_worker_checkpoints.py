@@ -1,4 +1,4 @@
-"""A checkpoint does not say how many workers made it: any number goes on from it, and what fails has changed nothing."""
+"""A checkpoint does not record how many workers made it: any number goes on from it, and what fails has changed nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def seen(engine: ec.Engine) -> dict[str, Any]:
     found["why"] = {name: sorted(lines.splitlines()) for name, lines in found["why"].items()}
     found["held"] = {name: rows_of(view.read()) for name, view in engine.views.items()}
     found["ledger"] = sorted(found["ledger"], key=repr)
-    found["said"] = {name: [*map(rows_of, view.deltas())] for name, view in engine.views.items()}
+    found["deltas"] = {name: [*map(rows_of, view.deltas())] for name, view in engine.views.items()}
     return found
 
 

@@ -17,7 +17,7 @@ def moment(epoch: int) -> datetime:
 
 
 class Timed(Running):
-    """An engine with the sources and views of a case; ``numbered``: pushes say where they stand in the input."""
+    """An engine with the sources and views of a case; ``numbered``: pushes give their positions in the input."""
 
     def __init__(self, case: Any, *, numbered: bool = False, **options: Any) -> None:
         self.numbered = numbered

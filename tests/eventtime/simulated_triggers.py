@@ -72,9 +72,9 @@ class Trigger:
 
     def ready(self, seen: Seen) -> bool:
         """Whether the window is to emit now."""
-        return not self.finished and self.wants(seen)
+        return not self.finished and self.is_met(seen)
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         """Whether this would fire if it is not finished."""
         raise NotImplementedError
 
@@ -104,7 +104,7 @@ class Trigger:
 class EveryEpoch(Trigger):
     """At the end of each epoch in which something changed."""
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return seen.changed
 
     def fire(self, seen: Seen) -> None:
@@ -125,7 +125,7 @@ class AfterCount(Trigger):
     def observe(self, seen: Seen) -> None:
         self.total += self.amount(seen)
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return self.total >= self.limit
 
     def anew(self) -> None:
@@ -175,7 +175,7 @@ class Every(Trigger):
             boundaries = (seen.processing_time - self.aligned_to) // self.period + 1
             self.timer = self.aligned_to + boundaries * self.period
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return self.timer is not None and seen.processing_time >= self.timer
 
     def fire(self, seen: Seen) -> None:
@@ -205,7 +205,7 @@ class AfterProcessingTime(Every):
 class Signal(Trigger):
     """When it is requested from outside."""
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return seen.signalled
 
 
@@ -230,7 +230,7 @@ class AfterWatermark(Trigger):
         if self.current is not None:
             self.current.observe(seen)
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         if not self.is_late and seen.is_past:
             return seen.pending or seen.end > seen.watermark_before
         return self.current is not None and self.current.ready(seen)
@@ -278,7 +278,7 @@ class AnyOf(Trigger):
     def parts(self) -> list[Trigger]:
         return self.children
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         ready = [part.ready(seen) for part in self.children]
         return any(ready)
 
@@ -297,7 +297,7 @@ class AllOf(Trigger):
     def parts(self) -> list[Trigger]:
         return self.children
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         self.latched = [
             was or part.ready(seen) for was, part in zip(self.latched, self.children, strict=True)
         ]
@@ -331,7 +331,7 @@ class Sequence(Trigger):
     def observe(self, seen: Seen) -> None:
         self.current.observe(seen)
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return self.current.ready(seen)
 
     def fire(self, seen: Seen) -> None:
@@ -361,7 +361,7 @@ class Repeat(Trigger):
     def parts(self) -> list[Trigger]:
         return [self.child]
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return self.child.ready(seen)
 
     def fire(self, seen: Seen) -> None:
@@ -379,7 +379,7 @@ class Until(Trigger):
     def parts(self) -> list[Trigger]:
         return [self.child, self.end]
 
-    def wants(self, seen: Seen) -> bool:
+    def is_met(self, seen: Seen) -> bool:
         return any([self.child.ready(seen), self.end.ready(seen)])
 
     def fire(self, seen: Seen) -> None:

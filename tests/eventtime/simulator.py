@@ -69,7 +69,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Pane:
-    """One emission of a window of a key: its aggregated values, and what pane information says of it."""
+    """One emission of a window of a key: its aggregated values, and its pane information."""
 
     key: Key
     bounds: Bounds

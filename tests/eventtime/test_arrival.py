@@ -1,4 +1,4 @@
-"""From the rows of a source to its clock: when it moves, what is refused, what is forgotten, what it says of itself."""
+"""From the rows of a source to its clock: when it moves, what is refused, what is forgotten, what it reports of itself."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -92,7 +92,7 @@ def test_a035_no_row_of_ingress_time_is_ever_late(dtype: pl.DataType, by_hand: f
     assert feed.ledger.entries == 0
 
 
-def test_ingress_time_does_not_ask_what_stood_in_the_column() -> None:
+def test_ingress_time_ignores_what_stood_in_the_column() -> None:
     feed = Feed(ingress_time())
     assert feed.push([[None, 1], [5, 2]], 3)["at"].to_list() == [minute(3)] * 2
     assert feed.push([[None, 1]], 4, promised=END_OF_TIME)["at"].to_list() == [minute(4)]
@@ -275,7 +275,7 @@ def test_dates_are_their_midnight() -> None:
 def test_by_hand_after_the_rows_and_never_back() -> None:
     feed = Feed()
     feed.push([[50, 0]])
-    assert feed.clock.now == START_OF_TIME, "rows say nothing"
+    assert feed.clock.now == START_OF_TIME, "rows do not move it"
     feed.push([[3, 0]], watermark=5)
     feed.push(watermark=5)
     assert feed.at == 5

@@ -17,11 +17,11 @@ EXTRA = (6, clock("12:00:53"), clock("12:06:39"))
 
 
 def second_window(mode: Any) -> list[int]:
-    """What the panes of [12:02, 12:04) say of the ten rows, with the sign of their diff; the old one before the new."""
-    said = play(lambda rows: total(rows.window(ec.fixed("2m")).trigger(**EARLY_AND_LATE).accumulate(mode)))
+    """The values of the panes of [12:02, 12:04) for the ten rows, with the sign of their diff; the old one before the new."""
+    panes = play(lambda rows: total(rows.window(ec.fixed("2m")).trigger(**EARLY_AND_LATE).accumulate(mode)))
     return [
         value * diff
-        for _, (_, start, _, value, diff) in sorted(said, key=lambda pane: (pane[0], pane[1][-1]))
+        for _, (_, start, _, value, diff) in sorted(panes, key=lambda pane: (pane[0], pane[1][-1]))
         if start == 120
     ]
 
@@ -36,9 +36,9 @@ def test_a141_the_last_accumulating_pane_is_the_total() -> None:
 
 def test_a142_e1_retracting_panes_take_the_last_one_back() -> None:
     """All sums but that of accumulating panes (43, where Streaming 102 prints 51) are the total."""
-    said = second_window("retracting")
-    assert said == [7, -7, 14, -14, 22]
-    assert sum(said) == sum(second_window("discarding")) == 22
+    values = second_window("retracting")
+    assert values == [7, -7, 14, -14, 22]
+    assert sum(values) == sum(second_window("discarding")) == 22
     assert sum(second_window("accumulating")) == 43
 
 
@@ -59,8 +59,8 @@ def test_a144_a_later_stage_that_groups_anew_loses_what_left_a_group() -> None:
 def test_a145_one_value_replaces_several_when_windows_merge() -> None:
     run = ViewRun(lambda rows: total(rows.window(ec.sessions("1m")).trigger(ec.each_row())))
     run.push(("a", 7, 0), ("a", 10, 100))
-    said = run.push(("a", 8, 50))
-    assert said == [("a", 0, 60, 7, -1), ("a", 0, 160, 25, 1), ("a", 100, 160, 10, -1)]
+    emitted = run.push(("a", 8, 50))
+    assert emitted == [("a", 0, 60, 7, -1), ("a", 0, 160, 25, 1), ("a", 100, 160, 10, -1)]
 
 
 def test_a146_what_is_kept_grows_from_discarding_to_retracting() -> None:
@@ -101,13 +101,13 @@ def test_a147_the_mode_has_to_match_what_the_reader_does(mode: Any, reader: Any)
 def test_a148_within_the_allowed_lateness_a_row_is_taken_in_and_beyond_it_refused() -> None:
     """Figure 8 of Streaming 102: the extra 6 gives 11, the 9 comes too late."""
 
-    def ask(rows: Any) -> ec.Collection:
+    def view_of(rows: Any) -> ec.Collection:
         return total(
             rows.window(ec.fixed("2m")).trigger(**EARLY_AND_LATE).lateness("1m").accumulate("accumulating")
         )
 
-    said = play(ask, rows=[*ten_rows(), EXTRA])
-    assert [pane[3] for _, pane in said if pane[1] == 0] == [5, 11]
+    panes = play(view_of, rows=[*ten_rows(), EXTRA])
+    assert [pane[3] for _, pane in panes if pane[1] == 0] == [5, 11]
 
 
 def test_a148_what_was_refused_is_in_the_ledger() -> None:
@@ -179,7 +179,7 @@ def test_a151_a_total_over_few_keys_needs_no_horizon(recwarn: pytest.WarningsRec
 
 
 def test_a152_late_rows_fire_at_once_or_together() -> None:
-    def said(late: Any) -> list[list[int]]:
+    def values_with(late: Any) -> list[list[int]]:
         run = ViewRun(
             lambda rows: total(rows.window(ec.fixed("1m")).trigger(late=late).accumulate("accumulating"))
         )
@@ -187,8 +187,8 @@ def test_a152_late_rows_fire_at_once_or_together() -> None:
         steps = [run.push(("a", 2, 1), at=10), run.push(("a", 4, 1), at=20), run.tick(60)]
         return [[row[-2] for row in panes] for panes in steps]
 
-    assert said(ec.each_row()) == [[3], [7], []]
-    assert said(ec.every("1m")) == [[], [], [7]]
+    assert values_with(ec.each_row()) == [[3], [7], []]
+    assert values_with(ec.every("1m")) == [[], [], [7]]
 
 
 def test_a153_each_view_has_a_horizon_of_its_own() -> None:

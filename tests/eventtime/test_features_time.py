@@ -23,7 +23,7 @@ MODES = ("discarding", "retracting")
 WHAT = {"sum": pl.col("v").sum(), "max": pl.col("v").max()}
 
 
-def asked(where: str, trigger: str, mode: Any, what: str) -> Any:
+def node_of_view(where: str, trigger: str, mode: Any, what: str) -> Any:
     """The plan node of a view with these four answers."""
     engine = ViewRun(
         lambda rows: (
@@ -59,8 +59,8 @@ def four_answers(node: Any) -> dict[str, Any]:
 def test_a001_one_of_the_four_answers_is_swapped_and_the_others_stay(
     swapped: str, other: tuple[str, ...]
 ) -> None:
-    one = four_answers(asked("fixed", "every minute", "discarding", "sum"))
-    changed = four_answers(asked(*other))
+    one = four_answers(node_of_view("fixed", "every minute", "discarding", "sum"))
+    changed = four_answers(node_of_view(*other))
     assert {name for name in one if one[name] != changed[name]} == {swapped}
 
 
@@ -82,11 +82,11 @@ def sums_of(rows: list[tuple[str, int, int]], size: int) -> list[tuple[Any, ...]
 @pytest.mark.parametrize("size", [1, 7, 60], ids=["streaming", "micro-batches", "batch"])
 @pytest.mark.parametrize("window", [ec.fixed("1m"), ec.sessions("5s")], ids=["fixed", "sessions"])
 def test_a002_a_windowed_definition_runs_as_batch_micro_batch_and_stream(window: Any, size: int) -> None:
-    def ask(rows: ec.Collection) -> ec.Collection:
+    def view_of(rows: ec.Collection) -> ec.Collection:
         return total(rows.window(window).trigger(early=ec.every("1m"), late=ec.each_row()))
 
     rows = some_rows(60)
-    batch, run = ViewRun(ask, bounded=True), ViewRun(ask, bounded=True)
+    batch, run = ViewRun(view_of, bounded=True), ViewRun(view_of, bounded=True)
     batch.push(*rows, watermark=ec.END_OF_TIME)
     for start in range(0, len(rows), size):
         run.push(*rows[start : start + size], at=start)
@@ -105,11 +105,11 @@ def test_a003_bounded_input_whose_watermark_goes_to_the_end_is_classic_batch() -
 def test_a004_a_micro_batch_emits_one_pane_per_window_that_it_changed() -> None:
     """Figure 11 of the paper: batches of a minute over windows of two."""
     run = ViewRun(lambda rows: total(rows.window(ec.fixed("2m")).accumulate("accumulating")))
-    said = []
+    panes = []
     for minute in range(6, 10):
         batch = [row for row in ten_rows() if (minute - 1) * 60 <= row[2] < minute * 60]
-        said.append([(start, v) for _, start, _, v, _ in run.push(*(("blue", v, t) for v, t, _ in batch))])
-    assert said == [[(0, 5), (120, 7)], [(120, 14), (240, 3)], [(120, 22), (360, 3)], [(0, 14), (360, 12)]]
+        panes.append([(start, v) for _, start, _, v, _ in run.push(*(("blue", v, t) for v, t, _ in batch))])
+    assert panes == [[(0, 5), (120, 7)], [(120, 14), (240, 3)], [(120, 22), (360, 3)], [(0, 14), (360, 12)]]
 
 
 def test_a005_a_deletion_after_the_pane_on_time_corrects_it() -> None:
@@ -240,9 +240,9 @@ def test_a019_a_retraction_repeats_what_was_emitted_and_not_what_would_be_emitte
     run = ViewRun(lambda rows: rows.window(ec.fixed("1m")).trigger(ec.each_row()).group_by("k").agg(v=dice(pl.col("v"))))  # fmt: skip
     standing: list[tuple[Any, ...]] = []
     for second in range(4):
-        said = run.push(("a", 1, second))
-        assert [row[:-1] for row in said if row[-1] < 0] == standing
-        standing = [row[:-1] for row in said if row[-1] > 0]
+        emitted = run.push(("a", 1, second))
+        assert [row[:-1] for row in emitted if row[-1] < 0] == standing
+        standing = [row[:-1] for row in emitted if row[-1] > 0]
         assert run.held() == standing
         assert len(standing) == 1
 
@@ -366,8 +366,8 @@ def test_a040_rows_are_released_in_order_as_the_watermark_passes() -> None:
     run = ViewRun(lambda rows: rows.order_by_time(), watermark=ec.bounded_delay("30s"))
     released: list[int] = []
     for _, value, at in sorted(some_rows(50), key=lambda row: row[2] // 30):
-        said = run.push(("a", value, at))
-        times = [row[2] for row in said]
+        emitted = run.push(("a", value, at))
+        times = [row[2] for row in emitted]
         watermark = run.view.watermark
         assert all(seen(time) < watermark for time in times)  # type: ignore[operator]
         released += sorted(times)
@@ -415,10 +415,10 @@ def test_a050_a_watermark_never_decreases() -> None:
 
 
 def test_a051_a_late_row_is_an_error_if_the_watermark_is_perfect_and_handled_if_it_is_not() -> None:
-    def ask(rows: ec.Collection) -> ec.Collection:
+    def view_of(rows: ec.Collection) -> ec.Collection:
         return total(rows.window(ec.fixed("1m")))
 
-    perfect, heuristic = ViewRun(ask, watermark=ec.perfect()), ViewRun(ask, watermark=ec.ascending())
+    perfect, heuristic = ViewRun(view_of, watermark=ec.perfect()), ViewRun(view_of, watermark=ec.ascending())
     for run in (perfect, heuristic):
         run.push(("a", 1, 50))
     with pytest.raises(ec.InputError, match="watermark"):
@@ -442,7 +442,7 @@ def test_a052_one_slow_key_holds_all_back_and_an_early_trigger_relieves() -> Non
 
 def test_a053_with_a_fast_watermark_a_pane_is_emitted_too_soon_and_corrected() -> None:
     """Figure 12 of the paper: 5 on time, then 14."""
-    said = play(
+    panes = play(
         lambda rows: total(
             rows.window(ec.fixed("2m"))
             .trigger(late=ec.each_row())
@@ -450,7 +450,7 @@ def test_a053_with_a_fast_watermark_a_pane_is_emitted_too_soon_and_corrected() -
             .with_pane_info()
         )
     )
-    first = [(pane[3], pane[6]) for _, pane in said if pane[1] == 0]
+    first = [(pane[3], pane[6]) for _, pane in panes if pane[1] == 0]
     assert first == [(5, "ON_TIME"), (14, "LATE")]
 
 
@@ -494,8 +494,8 @@ def test_a060_a_window_becomes_late_exactly_once() -> None:
     )
     timings = []
     for number, mark in enumerate([10, 59, 60, 61, 500]):
-        said = run.push(("a", 1, number), watermark=mark)
-        timings += [row[6] for row in said if row[-1] > 0]
+        emitted = run.push(("a", 1, number), watermark=mark)
+        timings += [row[6] for row in emitted if row[-1] > 0]
     assert timings == ["EARLY", "EARLY", "ON_TIME", "LATE", "LATE"]
 
 
@@ -506,8 +506,8 @@ def test_e6_a_window_behind_the_watermark_is_not_late_without_late_rows() -> Non
         )
     )
     run.push(("a", 1, 0), at=0)
-    said = run.advance(10_000, at=1)
-    assert [row[6] for row in said] == ["ON_TIME"]
+    emitted = run.advance(10_000, at=1)
+    assert [row[6] for row in emitted] == ["ON_TIME"]
     assert run.advance(20_000, at=2) == []
     assert run.late() == []
 

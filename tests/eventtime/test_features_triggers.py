@@ -21,29 +21,29 @@ def triggered(trigger: Any, *, mode: Any = "accumulating", window: Any = None, *
     )
 
 
-def values(said: list[Row]) -> list[int]:
+def values(rows: list[Row]) -> list[int]:
     """The last column before the diff."""
-    return [row[-2] for row in said]
+    return [row[-2] for row in rows]
 
 
 def test_a110_the_default_of_the_paper_fires_on_time_and_then_for_late_rows() -> None:
     """Figure 12 of the paper: repeat(after_watermark()) gives 5 on time and then 14."""
-    said = play(
+    panes = play(
         lambda rows: total(
             rows.window(ec.fixed("2m")).trigger(ec.repeat(ec.after_watermark())).accumulate("accumulating")
         )
     )
-    found = [(at, pane[3]) for at, pane in said if pane[1] == 0]
+    found = [(at, pane[3]) for at, pane in panes if pane[1] == 0]
     assert found == [(clock("12:06:00"), 5), (clock("12:08:19"), 14)]
 
 
 def test_a111_a_period_of_processing_time_whatever_comes() -> None:
     run = triggered(ec.every("1m"))
-    said = []
+    fired = []
     for second in range(0, 240, 20):
         rows = [("a", 1, 0)] * (second % 7) if second < 120 else []
-        said.append((second, values(run.push(*rows, at=second))))
-    assert [(second, panes) for second, panes in said if panes] == [(60, [15]), (120, [20])]
+        fired.append((second, values(run.push(*rows, at=second))))
+    assert [(second, panes) for second, panes in fired if panes] == [(60, [15]), (120, [20])]
 
 
 def test_a111_periods_are_aligned() -> None:
@@ -56,8 +56,8 @@ def test_a111_periods_are_aligned() -> None:
 
 def test_a112_a_number_of_rows() -> None:
     run = triggered(ec.repeat(ec.after_count(2)), mode="discarding")
-    said = [values(run.push(("a", value, 0))) for value in (1, 2, 4, 8, 16)]
-    assert said == [[], [3], [], [12], []]
+    fired = [values(run.push(("a", value, 0))) for value in (1, 2, 4, 8, 16)]
+    assert fired == [[], [3], [], [12], []]
 
 
 def test_a113_a_number_of_bytes() -> None:
@@ -121,8 +121,8 @@ def test_a119_repeat_goes_on_for_ever() -> None:
 
 def test_a120_one_after_the_other() -> None:
     run = triggered(ec.sequence(ec.after_count(3), ec.after_watermark(), ec.each_row()))
-    said = [values(run.push(("a", 1, 0), watermark=mark)) for mark in (10, 20, 30, 40, 60, 70)]
-    assert said == [[], [], [3], [], [5], [6]]
+    fired = [values(run.push(("a", 1, 0), watermark=mark)) for mark in (10, 20, 30, 40, 60, 70)]
+    assert fired == [[], [], [3], [], [5], [6]]
 
 
 def test_a121_until_ends_the_part_before_it() -> None:
@@ -143,17 +143,17 @@ def test_a121_until_ends_the_part_before_it() -> None:
 
 def test_a122_the_shorthand_equals_the_composed_form() -> None:
     composed = ec.sequence(ec.until(ec.every("1m"), ec.after_watermark()), ec.each_row())
-    asks: list[Any] = [
+    ways: list[Any] = [
         lambda rows: rows.trigger(early=ec.every("1m"), late=ec.each_row()),
         lambda rows: rows.trigger(ec.after_watermark(early=ec.every("1m"), late=ec.each_row())),
         lambda rows: rows.trigger(composed),
     ]
 
-    def said(ask: Any, window: Any) -> list[tuple[float, Row]]:
-        return play(lambda rows: total(ask(rows.window(window))))
+    def panes_of(way: Any, window: Any) -> list[tuple[float, Row]]:
+        return play(lambda rows: total(way(rows.window(window))))
 
     for window in (ec.fixed("2m"), ec.sessions("1m")):
-        one, other, third = (said(ask, window) for ask in asks)
+        one, other, third = (panes_of(way, window) for way in ways)
         assert one == other == third != []
 
 
@@ -207,20 +207,20 @@ def unusually_many() -> Any:
 def test_a125_anomalies_are_reported_as_soon_as_there_is_confidence_and_differs_are_multiplexed() -> None:
     """The trigger fires once when there are unusually many rows, and beside it by a mark in the data."""
     run = triggered(ec.repeat(ec.any_of(unusually_many(), ec.punctuation("flag"))), columns=FLAG)
-    said = [values(run.push(("a", 1, 0, False))) for _ in range(6)]
-    assert said[:4] == [[]] * 4
-    assert said[4] == [5]
+    fired = [values(run.push(("a", 1, 0, False))) for _ in range(6)]
+    assert fired[:4] == [[]] * 4
+    assert fired[4] == [5]
     quiet = triggered(ec.repeat(ec.any_of(unusually_many(), ec.punctuation("flag"))), columns=FLAG)
     assert values(quiet.push(("a", 1, 0, True))) == [1]
 
 
 def test_a126_all_of_time_without_end_and_only_the_watermark_is_refused() -> None:
-    def ask(rows: Any) -> ec.Collection:
+    def view_of(rows: Any) -> ec.Collection:
         return total(rows.window(ec.global_window()).trigger(ec.repeat(ec.after_watermark())))
 
     with pytest.raises(ec.PlanError, match="does not end, so it would never fire"):
-        ViewRun(ask)
-    run = ViewRun(ask, bounded=True)
+        ViewRun(view_of)
+    run = ViewRun(view_of, bounded=True)
     run.push(("a", 1, 0))
     assert run.advance(ec.END_OF_TIME) == [("a", 1, 1)]
 
@@ -248,10 +248,10 @@ def test_a128_counts_are_per_window_or_per_key_and_window() -> None:
 
 
 def test_a129_a_window_that_has_not_changed_emits_nothing_unless_its_trigger_fires_always() -> None:
-    def ask(always: bool) -> ViewRun:
+    def run_of(always: bool) -> ViewRun:
         return ViewRun(lambda rows: total(rows.window(ec.fixed("1m")).trigger(ec.every("1m"), always=always).accumulate("accumulating")))  # fmt: skip
 
-    silent, always = ask(False), ask(True)
+    silent, always = run_of(False), run_of(True)
     for run in (silent, always):
         run.push(("a", 1, 0), at=0)
         assert values(run.tick(60)) == [1]
@@ -278,9 +278,9 @@ def test_a130_time_triggers_go_by_the_recorded_time_of_batches() -> None:
 
 def test_a131_batches_wider_than_a_period_fire_once_each_and_lose_nothing() -> None:
     run = triggered(ec.every("1s"), mode="discarding")
-    said = [values(run.push(("a", n, 0), at=10 * n)) for n in range(1, 5)]
-    assert sum(sum(panes) for panes in said) + sum(values(run.tick(1000))) == 1 + 2 + 3 + 4
-    assert max(map(len, said)) == 1
+    fired = [values(run.push(("a", n, 0), at=10 * n)) for n in range(1, 5)]
+    assert sum(sum(panes) for panes in fired) + sum(values(run.tick(1000))) == 1 + 2 + 3 + 4
+    assert max(map(len, fired)) == 1
 
 
 def test_a132_a_window_that_has_fired_for_the_last_time_is_purged() -> None:
@@ -313,9 +313,9 @@ def three_modes() -> dict[str, Any]:
 
 def test_a133_e4_one_program_in_three_modes() -> None:
     """One pane at the close; a total every ten seconds, at the close and for late rows; each row a change."""
-    asks = three_modes()
+    modes = three_modes()
     run = ViewRun(
-        *(lambda rows, ask=ask: total(ask(rows).with_pane_info()) for ask in asks.values()), columns={}
+        *(lambda rows, mode=mode: total(mode(rows).with_pane_info()) for mode in modes.values()), columns={}
     )
     amounts = [(4285, 2), (4838, 12), (9000, 23), (3000, 34), (1285, 41), (5000, 55)]
     for amount, second in amounts:
@@ -324,7 +324,7 @@ def test_a133_e4_one_program_in_three_modes() -> None:
             run.tick(second // 10 * 10 + 10)
     run.advance(60, at=56)
     run.push(("shop", 115, 58), at=90)
-    deltas = {name: run.views[n].deltas().frame() for n, name in enumerate(asks)}
+    deltas = {name: run.views[n].deltas().frame() for n, name in enumerate(modes)}
     panes = {
         name: frame.filter(pl.col("_diff") > 0).select("v", "timing").rows() for name, frame in deltas.items()
     }
@@ -337,14 +337,14 @@ def test_a133_e4_one_program_in_three_modes() -> None:
 
 def test_a134_early_panes_do_not_wait_for_the_watermark() -> None:
     """Figure 13 of the paper: the second window emits 7, 14 and 22."""
-    said = play(
+    panes = play(
         lambda rows: total(
             rows.window(ec.fixed("2m"))
             .trigger(early=ec.every("1m"), late=ec.each_row())
             .accumulate("accumulating")
         )
     )
-    found = [(at, pane[3]) for at, pane in said if pane[1] == 120]
+    found = [(at, pane[3]) for at, pane in panes if pane[1] == 120]
     assert found == [(clock("12:06:00"), 7), (clock("12:07:00"), 14), (clock("12:07:30"), 22)]
 
 
@@ -364,7 +364,7 @@ def test_a135_the_size_of_batches_trades_when_for_cost_and_changes_no_total(mode
         panes.append(run.advance(ec.END_OF_TIME))
         final: dict[int, int] = {}
         for _, start, _, value, diff in (
-            row for said in panes for row in sorted(said, key=lambda row: row[-1])
+            row for rows in panes for row in sorted(rows, key=lambda row: row[-1])
         ):
             before = 0 if mode == "accumulating" else final.get(start, 0)
             final[start] = before + value * diff

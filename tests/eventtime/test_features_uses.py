@@ -57,7 +57,7 @@ def test_a162_the_same_batches_and_watermarks_give_the_same_bytes_whatever_faile
                 raise RuntimeError("the machine is gone")
             return frame
 
-        asked = ViewRun(
+        both = ViewRun(
             lambda rows: total(
                 rows.window(ec.sessions("20s"))
                 .trigger(early=ec.every("30s"), late=ec.each_row())
@@ -71,10 +71,10 @@ def test_a162_the_same_batches_and_watermarks_give_the_same_bytes_whatever_faile
             if fails:
                 broken[0] = True
                 with pytest.raises(ec.InputError, match="the machine is gone"):
-                    asked.push(*batch, at=number * 17)
+                    both.push(*batch, at=number * 17)
                 broken[0] = False
-            asked.push(*batch, at=number * 17)
-        frames = [view.deltas().frame() for view in asked.views]
+            both.push(*batch, at=number * 17)
+        frames = [view.deltas().frame() for view in both.views]
         assert all(frame.height for frame in frames)
         return b"".join(frame.write_ipc(None).getvalue() for frame in frames)
 
@@ -205,16 +205,16 @@ def test_a166_two_logs_are_joined_and_filled_from_the_past() -> None:
 
     def joined() -> tuple[ec.Engine, ec.View]:
         engine = ec.Engine()
-        asked = engine.source("queries", {"id": pl.Int64, "page": pl.String, "t": TIME}, event_time="t")
+        queried = engine.source("queries", {"id": pl.Int64, "page": pl.String, "t": TIME}, event_time="t")
         clicked = engine.source("clicks", {"id": pl.Int64, "t": TIME}, event_time="t")
-        pairs = clicked.join(asked.rename({"t": "asked_at"}), on="id").with_event_time("t")
+        pairs = clicked.join(queried.rename({"t": "queried_at"}), on="id").with_event_time("t")
         hourly = pairs.window(ec.fixed("1h")).group_by("page").agg(clicks=pl.len())
         return engine, engine.view("hourly", hourly)
 
     live, view = joined()
-    for clicked, asked in zip_longest(batches(arriving(clicks, 3000)), batches(queries), fillvalue=()):
+    for clicked, queried in zip_longest(batches(arriving(clicks, 3000)), batches(queries), fillvalue=()):
         live.push("clicks", dated(clicked))
-        live.push("queries", dated(asked))
+        live.push("queries", dated(queried))
     past, filled = joined()
     with past.epoch():
         past.push("clicks", dated(clicks))
@@ -280,7 +280,7 @@ def test_a166_anomaly_differs_show_where_a_spike_starts_and_stops() -> None:
 
 
 def test_a166_trees_of_sessions_are_emitted_by_processing_time() -> None:
-    """What a user went on to from where, within a visit: fresh once a minute, whatever the watermark says."""
+    """What a user went on to from where, within a visit: fresh once a minute, wherever the watermark is."""
     draw = random.Random(16)
     steps = [
         (f"user {draw.randrange(3)}", f"video {draw.randrange(5)}", f"video {draw.randrange(5)}", draw.randrange(2400))

@@ -19,9 +19,9 @@ from eventtime.view_runs import Row, ViewRun, cells, clock, play, ten_rows, tota
 # The ten rows and the kinds of windows
 
 
-def sums(said: Sequence[tuple[float, Row]]) -> list[int]:
+def sums(panes: Sequence[tuple[float, Row]]) -> list[int]:
     """The values of panes that were added, in order."""
-    return [pane[-2] for _, pane in said if pane[-1] > 0]
+    return [pane[-2] for _, pane in panes if pane[-1] > 0]
 
 
 def all_ten(window: Any) -> list[Row]:
@@ -101,15 +101,15 @@ def test_a078_a_row_far_from_all_is_a_new_session() -> None:
 
 def test_a079_the_worked_run_of_sessions() -> None:
     """5; 7; 10; 8 joins to 25; 9 joins to 39; then 12. Everything replaced is retracted."""
-    said = play(lambda rows: total(rows.window(ec.sessions("1m"))), curve=None)
-    values = [pane[-2] * pane[-1] for _, pane in said]
+    panes = play(lambda rows: total(rows.window(ec.sessions("1m"))), curve=None)
+    values = [pane[-2] * pane[-1] for _, pane in panes]
     assert sum(values) == 51
     standing: dict[Row, int] = {}
-    for _, pane in said:
+    for _, pane in panes:
         standing[pane[:-1]] = standing.get(pane[:-1], 0) + pane[-1]
     assert sorted(pane[-1] for pane, count in standing.items() if count) == [12, 39]
     by_time: dict[float, list[int]] = {}
-    for (at, _), value in zip(said, values, strict=True):
+    for (at, _), value in zip(panes, values, strict=True):
         by_time.setdefault(at, []).append(value)
     assert sorted(by_time[clock("12:07:06")]) == [-10, -7, 25]
     assert sorted(by_time[clock("12:08:19")]) == [-25, -5, 39]
@@ -163,13 +163,13 @@ def test_a082_the_shift_is_the_same_in_another_process() -> None:
 
 def test_a083_every_two_rows_of_all_time_give_five_panes() -> None:
     """Figure 9 of the paper."""
-    said = play(
+    panes = play(
         lambda rows: total(
             rows.window(ec.global_window()).trigger(ec.repeat(ec.after_count(2))).accumulate("discarding")
         )
     )
     values = [value for value, _, _ in ten_rows()]
-    assert sums(said) == [sum(values[n : n + 2]) for n in range(0, 10, 2)]
+    assert sums(panes) == [sum(values[n : n + 2]) for n in range(0, 10, 2)]
 
 
 def test_a084_the_last_rows_of_a_key() -> None:
@@ -184,8 +184,8 @@ def test_a084_the_last_rows_of_a_key() -> None:
 
 def test_a085_windows_of_processing_time_by_a_trigger() -> None:
     """Figure 8 of the paper, figure 14 of Streaming 102."""
-    said = play(lambda rows: total(rows.window(ec.global_window()).trigger(ec.every("2m")).accumulate("discarding")))  # fmt: skip
-    assert sums(said) == [12, 21, 18]
+    panes = play(lambda rows: total(rows.window(ec.global_window()).trigger(ec.every("2m")).accumulate("discarding")))  # fmt: skip
+    assert sums(panes) == [12, 21, 18]
 
 
 def ingress_sums(order: str = "FIRST_ORDER") -> list[int]:
@@ -245,7 +245,7 @@ def test_a087_in_a_chain_panes_of_a_trigger_move_on_and_windows_stay() -> None:
 
 
 def test_a088_auctions_end_when_their_time_is_up() -> None:
-    """Windows by the data: an auction lasts as long as its opening row says; bids fall into it."""
+    """Windows by the data: an auction lasts as long as its opening row sets; bids fall into it."""
 
     def assign(rows: pl.DataFrame) -> pl.DataFrame:
         return rows.select(window_start="t", window_end=pl.col("t") + pl.duration(seconds="lasts"))

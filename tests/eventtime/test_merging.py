@@ -27,7 +27,7 @@ LATENESS = st.sampled_from([0, 4, 20])
 @pytest.mark.parametrize("window", [*MERGING, "at_most(8, 1)", "at_most(8, 3)"])
 @of_profile(0.3, quick=25)
 @given(data=st.data(), lateness=LATENESS, appends=st.booleans())
-def test_a088_panes_and_late_rows_of_merging_windows_are_what_the_simulator_says(
+def test_a088_panes_and_late_rows_of_merging_windows_are_those_of_the_simulator(
     window: str, data: st.DataObject, lateness: int, appends: bool
 ) -> None:
     run: Run = data.draw(runs(window=window, lateness=lateness, appends=appends))

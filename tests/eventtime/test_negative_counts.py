@@ -134,10 +134,10 @@ def two() -> list[ec.Source]:
 def test_windows_that_are_made_of_rows_are_refused(window: Any, made: Made, reason: str) -> None:
     with pytest.raises(ec.PlanError, match=reason) as refused:
         total(made(*two()).window(window))
-    said = str(refused.value)
-    assert said.startswith("agg on (window: ")
-    assert "a row may have a count below zero here" in said
-    assert "Put .unique() before .window(...)" in said
+    message = str(refused.value)
+    assert message.startswith("agg on (window: ")
+    assert "a row may have a count below zero here" in message
+    assert "Put .unique() before .window(...)" in message
 
 
 def test_what_is_subtracted_behind_the_window_is_seen_too() -> None:
@@ -372,13 +372,13 @@ def test_the_error_names_view_row_source_and_the_ways_out() -> None:
     engine.push("hits", plus(("x", 1, 0)))
     with pytest.raises(ec.RetractionError) as refused:
         engine.push("hits", frame((("x", 2, 5), -2), (("y", 3, 6), -1), (("x", 4, 7), 1)))
-    said = str(refused.value)
-    assert said.startswith("view 'visits': the row {'k': ")
-    assert "'window_start': datetime.datetime(2026, 1, 1, 12, 0, " in said
-    assert "(2 such rows in this batch)" in said
-    assert "Retractions are not checked at 'hits', declared with trusted=True" in said
-    assert "leave out trusted=True" in said
-    assert ".unique() before .window(...)" in said
+    message = str(refused.value)
+    assert message.startswith("view 'visits': the row {'k': ")
+    assert "'window_start': datetime.datetime(2026, 1, 1, 12, 0, " in message
+    assert "(2 such rows in this batch)" in message
+    assert "Retractions are not checked at 'hits', declared with trusted=True" in message
+    assert "leave out trusted=True" in message
+    assert ".unique() before .window(...)" in message
     assert engine.epoch_number == 1
     assert shown(view) == [("x", 0, 10, 1, 1)]
 

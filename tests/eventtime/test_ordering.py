@@ -55,17 +55,17 @@ batches = st.lists(st.tuples(additions, st.integers(0, 6)), max_size=12)
 @of_profile(quick=40)
 @given(batches)
 def test_a040_random_order_in_sorted_out_and_nothing_released_early(history: list[Any]) -> None:
-    feed, watermark, wanted, got = Ordered(), 0, [], []
+    feed, watermark, in_time, got = Ordered(), 0, [], []
     for batch, step in history:
-        wanted += [row for row in batch if row[0] >= watermark]
+        in_time += [row for row in batch if row[0] >= watermark]
         watermark += step
         out = feed.out(batch, watermark=watermark)
         assert all(diff == 1 and time < watermark for time, _, diff in out)
         got += [(time, value) for time, value, _ in out]
-        assert got == sorted(row for row in wanted if row[0] < watermark), "sorted over all epochs"
-        assert feed.operator.buffer.entries == len(wanted) - len(got)
+        assert got == sorted(row for row in in_time if row[0] < watermark), "sorted over all epochs"
+        assert feed.operator.buffer.entries == len(in_time) - len(got)
     refused = sum(int(entry.frame["_diff"].sum()) for entry in feed.ledger.refused)
-    assert refused == sum(len(batch) for batch, _ in history) - len(wanted)
+    assert refused == sum(len(batch) for batch, _ in history) - len(in_time)
 
 
 @pytest.mark.parametrize("split", [1, 2, 6])

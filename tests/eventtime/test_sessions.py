@@ -272,11 +272,11 @@ def check(running: Running, oracle: Oracle, entries: Sequence[tuple[Row, int]]) 
     moves = oracle.change(entries)
     running.push(entries)
     assert running.moves([*(before | oracle.ends())]) == moves
-    assert running.totals == said(oracle.ends())
+    assert running.totals == totals_of(oracle.ends())
     assert running.rows == Oracle(oracle.gap, plain(oracle.rows)).started()
 
 
-def said(ends: dict[Id, int]) -> Counter[Id]:
+def totals_of(ends: dict[Id, int]) -> Counter[Id]:
     """The ends as sums of diffs: one that is at the origin of time adds up to zero."""
     return Counter({session: end for session, end in ends.items() if end})
 
@@ -506,7 +506,9 @@ def test_a073_sessions_by_key_and_gap() -> None:
 def test_a074_rows_one_gap_apart_stay_apart(at: int) -> None:
     running = by_letter()
     steps(running, plus(row(A, at), row(A, at + 10)), plus(row(B, at), row(B, at + 9)))
-    assert dict(running.totals) == said({((A,), at): at + 10, ((A,), at + 10): at + 20, ((B,), at): at + 19})
+    assert dict(running.totals) == totals_of(
+        {((A,), at): at + 10, ((A,), at + 10): at + 20, ((B,), at): at + 19}
+    )
 
 
 def test_a074_of_a_minute_less_a_microsecond() -> None:

@@ -150,15 +150,17 @@ def check_figure(case: dict[str, Any]) -> None:
     outcomes: dict[int, Outcome] = {}
     for instant, rows, watermark in history_of(case):
         outcomes[instant] = simulator.step([(row, 1) for row in rows], watermark, instant)
-    wanted = [p for p in case["expect"] if not (p.get("optional_if_unchanged") or p.get("optional_if_empty"))]
+    required = [
+        p for p in case["expect"] if not (p.get("optional_if_unchanged") or p.get("optional_if_empty"))
+    ]
     if is_final_only:
         # Of another order of arrival, "lateness permitting".
         finals = Counter((bounds[:2], bounds[2]) for bounds in simulator.contents)
-        assert expected(wanted) <= finals
+        assert expected(required) <= finals
         return
     panes = [pane for each in outcomes.values() for pane in each.panes]
-    assert Counter(described(pane, case) for pane in panes) == expected(wanted)
-    for pane in wanted:
+    assert Counter(described(pane, case) for pane in panes) == expected(required)
+    for pane in required:
         of_it = [p for each in outcomes.values() for p in each.panes if expected([pane])[described(p, case)]]
         if "timing" in pane:
             assert pane["timing"] in {p.timing for p in of_it}, pane
@@ -213,7 +215,7 @@ def panes_of(case: dict[str, Any]) -> list[Pane]:
 # The transcripts of Beam
 
 
-def matches(pane: Pane, wanted: dict[str, Any], combiner: str) -> bool:
+def matches(pane: Pane, expected_pane: dict[str, Any], combiner: str) -> bool:
     stamp = {"output_at_earliest": pane.earliest, "output_at_latest": pane.latest}.get(
         combiner, pane.bounds[1] - 1
     )
@@ -227,7 +229,7 @@ def matches(pane: Pane, wanted: dict[str, Any], combiner: str) -> bool:
         "index": pane.index,
         "nonspeculative_index": pane.nonspeculative_index,
     }
-    return all(found[name] == value for name, value in wanted.items())
+    return all(found[name] == value for name, value in expected_pane.items())
 
 
 def unlike(case: dict[str, Any], *, always: bool = False) -> list[Any]:
@@ -241,12 +243,12 @@ def unlike(case: dict[str, Any], *, always: bool = False) -> list[Any]:
         elif "watermark" in step:
             waiting += simulator.step([], step["watermark"]).panes
         elif "expect" in step:
-            for wanted in step["expect"]:
-                found = [pane for pane in waiting if matches(pane, wanted, case["timestamp_combiner"])]
+            for expected_pane in step["expect"]:
+                found = [pane for pane in waiting if matches(pane, expected_pane, case["timestamp_combiner"])]
                 if found:
                     waiting.remove(found[0])
                 else:
-                    faults.append(wanted)
+                    faults.append(expected_pane)
             faults += waiting
             waiting = []
     return faults + waiting

@@ -130,7 +130,7 @@ def test_all_waits_for_each_and_remembers_those_that_were_ready() -> None:
     assert [window.epoch(2), window.epoch(), window.epoch(signal=True)] == [False, False, True]
 
 
-def test_sequence_asks_one_after_the_other() -> None:
+def test_sequence_runs_one_after_the_other() -> None:
     window = Window(ec.sequence(ec.after_count(2), ec.signal(), ec.after_count(1)))
     assert [window.epoch(1, signal=True), window.epoch(1), window.epoch(9), window.epoch(signal=True)] == [
         False, True, False, True,

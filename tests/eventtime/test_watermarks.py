@@ -1,4 +1,4 @@
-"""What watermarks say, kind by kind, against definitions in plain Python; and how they and lengths of time are written."""
+"""The values of watermarks, kind by kind, against definitions in plain Python; and how they and lengths of time are written."""
 
 import itertools
 import json

@@ -136,7 +136,7 @@ def test_what_differs_has_different_digests(one: pl.Expr, two: pl.Expr) -> None:
         ),
     ],
 )
-def test_the_order_of_what_is_looked_up_says_nothing(one: pl.Expr, two: pl.Expr) -> None:
+def test_the_order_of_what_is_looked_up_does_not_matter(one: pl.Expr, two: pl.Expr) -> None:
     """A set of Python has another order in each process, and polars makes a list of it."""
     assert digest_of(one) == digest_of(two)
     with written_by(SECOND):

@@ -58,7 +58,7 @@ def test_what_is_read_is_written_back() -> None:
             assert form_of(back) == form_of(expr), name
 
 
-def test_a_tree_knows_constants_apart() -> None:
+def test_a_tree_distinguishes_constants() -> None:
     values = [
         1,
         1.0,
@@ -93,13 +93,15 @@ def test_every_function_has_a_kind() -> None:
     assert frozenset[str]().union(*kinds) <= named
 
 
-@pytest.mark.skipif(polars_tree.VERSION < (2, 0), reason="polars says so for functions of columns since 2.0")
+@pytest.mark.skipif(
+    polars_tree.VERSION < (2, 0), reason="polars answers this for functions of columns since 2.0"
+)
 def test_polars_calls_functions_what_we_call_them() -> None:
     seen: set[str] = set()
 
-    def asked(node: Node) -> None:
+    def check(node: Node) -> None:
         for each in (*node.inputs, *getattr(node, "evaluations", ())):
-            asked(each)
+            check(each)
         if type(node) is not Call or node.function in seen or node.function.startswith(("sql.", "ext.")):
             return
         plain = [
@@ -117,12 +119,12 @@ def test_polars_calls_functions_what_we_call_them() -> None:
                 assert meta.is_length_preserving(), node
                 assert not meta.is_row_separable(), node
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            return  # It asks for the types of columns.
+            return  # It needs the types of columns.
 
     for expr in CATALOGUE.values():
         node = read(expr)
         if node is not None:
-            asked(node)
+            check(node)
     assert len(seen) > 250
 
 

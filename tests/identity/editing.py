@@ -126,7 +126,7 @@ def edited(old: App, declare: Declare, drop: Collection[str] = ()) -> tuple[App,
 
 
 def assert_same(one: App, two: App) -> None:
-    """Both hold the same: what views said and what can be read, and all states, entry by entry."""
+    """Both hold the same: what views emitted and what can be read, and all states, entry by entry."""
     for name in two.plan.views:
         assert one.emitted[name] == two.emitted[name], name
         assert rows_of(positive(one, name)) == rows_of(positive(two, name)), name
@@ -151,7 +151,7 @@ def entries(spine: Spine) -> dict[str, dict[str, int]]:
     total: dict[str, Counter[str]] = {}
     words = list(zip(run.keys.first.tolist(), run.keys.seconds().tolist(), strict=True))
     if run.payload.width and not spine.layout.by_row:
-        # The payload says it all; of rows of sessions the words say when they came.
+        # The payload holds it all; the words of rows of sessions hold when they came.
         words = [(0, 0)] * len(run)
     for place, key in enumerate(zip(words, rows, strict=True)):
         counted = total.setdefault(repr(key), Counter())

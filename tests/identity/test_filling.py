@@ -417,7 +417,7 @@ def test_windows_are_filled_as_if_they_had_always_been_there(data: st.DataObject
 
 @of_profile(0.5)
 @given(setups())
-def test_windows_that_ask_when_rows_came_are_refused(setup: Setup) -> None:
+def test_windows_that_depend_on_when_rows_came_are_refused(setup: Setup) -> None:
     old, new = over_time(setup)
     app, match = matched(run(old, []), new)
     refines = setup.trigger in (None, "every_epoch()") and not setup.always and not setup.info
@@ -529,7 +529,7 @@ def test_a_view_on_a_new_source_begins_empty_whatever_it_is() -> None:
     assert app.push({"hits": {"t": [datetime(2024, 1, 1)]}})["all"] == {(0,): -1, (1,): 1}
 
 
-def test_a_windowed_view_that_asks_how_far_panes_are_complete() -> None:
+def test_a_windowed_view_that_reads_how_far_panes_are_complete() -> None:
     """New windows over the panes of a kept grouping are refused, as the completeness of its open windows was not kept; a plain grouping of them is filled."""
 
     def panes(app: App) -> Any:
@@ -568,14 +568,12 @@ def test_a_source_that_is_declared_otherwise_is_refused() -> None:
         return declared
 
     before = run(first)
-    for options, said in [
+    for options, change in [
         ({"columns": {"v": pl.Int32}}, "column 'v': Int32, was Int64"),
         ({"kind": "append"}, "kind='append', was 'diffs'"),
         ({"strict": True}, "strict=True, was False"),
     ]:
-        message = (
-            f"source 'orders' is declared in another way .*{said}(.|\n)*view 'totals' .*as source 'orders' is"
-        )
+        message = f"source 'orders' is declared in another way .*{change}(.|\n)*view 'totals' .*as source 'orders' is"
         with pytest.raises(CheckpointError, match=message):
             matched(before, other(**options))
     _, match = edited(before, other(columns={"w": pl.Int32}))  # A column that is new is null for the past.
@@ -670,9 +668,9 @@ def test_no_expression_and_no_code_is_recorded() -> None:
             "v", source.filter(pl.col("v") > 123_456_789).map_batches(lambda frame: frame.head(987_654_321))
         )
 
-    said = str(App(declare).record())
-    assert "123456789" not in said
-    assert "987654321" not in said
+    record = str(App(declare).record())
+    assert "123456789" not in record
+    assert "987654321" not in record
 
 
 def test_functions_that_are_the_same_twice_have_states_of_their_own() -> None:
@@ -709,7 +707,7 @@ def test_one_name_in_drop_is_a_name() -> None:
         matched(run(first), second, "totals, big")
 
 
-def test_what_is_published_is_the_sum_of_what_would_have_been_said() -> None:
+def test_what_is_published_is_the_sum_of_what_would_have_been_emitted() -> None:
     before = run(first)
     app, match = edited(before, first)
     assert fill(app.plan, app.compiled, match, app.compiled.retained) == {}

@@ -78,9 +78,9 @@ def test_a_version_and_a_column_come_together(tmp_path: Path) -> None:
 def test_without_a_version_it_is_refused_with_both_ways_out(engine_of: Any, tmp_path: Path) -> None:
     with engine_of(tmp_path, 2, None) as engine:
         engine.push("a", [("a", 1)])
-    said = r"(?s)view 'v'.*drop=\('v',\), after which the new one is filled.*changed of (map_batches clean|aggregate of .*n\)).*version="
+    message = r"(?s)view 'v'.*drop=\('v',\), after which the new one is filled.*changed of (map_batches clean|aggregate of .*n\)).*version="
     for factor, version in [(3, None), (3, 1)]:
-        with pytest.raises(CheckpointError, match=said):
+        with pytest.raises(CheckpointError, match=message):
             engine_of(tmp_path, factor, version).views["v"].read()
     with engine_of(tmp_path, 2, 1) as engine:
         assert engine.views["v"].read().rows() == [("a", 2)]

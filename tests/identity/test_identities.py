@@ -180,7 +180,7 @@ def test_whether_rows_are_retained_is_no_part_of_what_is_computed() -> None:
 
 
 def declare_source(engine: ec.Engine, name: str, columns: dict[str, Any], **options: Any) -> Any:
-    """A source, also with the options that the engine may not know yet."""
+    """A source, also with the options that the engine may not have yet."""
     from evercurrent.views.dataframe.source import declare
 
     known = {
@@ -244,7 +244,7 @@ def test_whatever_is_another_view_has_another_identity() -> None:
     assert len(set(identities)) == len(identities)
 
 
-def test_who_asked_first_for_an_arrangement_does_not_matter() -> None:
+def test_which_view_comes_first_to_an_arrangement_does_not_matter() -> None:
     """Arrangements, pairs to count and prepared columns are shared; their states are the same either way."""
     views = {
         "max": lambda a: a.group_by("k").agg(m=pl.col("v").max()),

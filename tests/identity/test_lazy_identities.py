@@ -1,4 +1,4 @@
-"""Identities are digests of all that a plan says, so none is made for an engine that compares nothing with anything."""
+"""Identities are digests of all that a plan holds, so none is made for an engine that compares nothing with anything."""
 
 from __future__ import annotations
 

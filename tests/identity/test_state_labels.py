@@ -1,4 +1,4 @@
-"""What a checkpoint says of its states for those who have no plan: words, and how their runs are sorted."""
+"""How a checkpoint describes its states to those who have no plan: words, and how their runs are sorted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shop(engine: ec.Engine) -> Any:
     return engine.source("sales", {"shop": pl.String, "price": pl.Int64}, kind="diffs", trusted=True)
 
 
-def test_states_of_every_kind_say_what_they_are_and_for_whom() -> None:
+def test_states_of_every_kind_name_what_they_are_and_their_views() -> None:
     windows, visits = "group by ip, sessions with a gap of 20m", ["visits"]
     found = labels_of(of_every_kind)
     assert [label for at, label in enumerate(found) if label not in found[:at]] == sorted(
@@ -67,7 +67,7 @@ def test_states_of_every_kind_say_what_they_are_and_for_whom() -> None:
     )
 
 
-def test_what_is_shared_says_for_whom_it_is() -> None:
+def test_what_is_shared_names_its_views() -> None:
     def declare(engine: ec.Engine) -> None:
         sales = shop(engine)
         for name, how in (("a", "inner"), ("b", "left")):
@@ -117,7 +117,7 @@ def test_rows_of_a_source_may_be_those_of_a_view() -> None:
     )
 
 
-def test_a_clock_of_a_trigger_is_for_what_asks_it() -> None:
+def test_a_clock_of_a_trigger_is_for_what_reads_it() -> None:
     def declare(engine: ec.Engine) -> None:
         columns = {"k": pl.String, "at": pl.Datetime("us")}
         hits = engine.source("hits", columns, event_time="at", watermark=ec.bounded_delay("1m"))
@@ -133,7 +133,7 @@ def test_labels_have_no_part_in_what_is_the_same() -> None:
     compiled = compiled_of(engine)
     record = plan_record(engine._plan, compiled)
     other = {name: ["other", ["views"], []] for name in record["labels"]}
-    earlier = {name: said for name, said in record.items() if name not in ("labels", "spines")}
+    earlier = {name: value for name, value in record.items() if name not in ("labels", "spines")}
     assert is_same_record(record, {**record, "labels": other})
     for each in (record, {**record, "labels": other}, earlier):
         assert check_plan(each, engine._plan, compiled).is_same

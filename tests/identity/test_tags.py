@@ -49,7 +49,7 @@ def ours() -> list[tuple[Any, Tag]]:
 
 
 def line_of(thing: Any, tag: Tag) -> dict[str, object]:
-    """What the table says of a thing: digests of an object of it, each field holding its own name, of a node, of itself."""
+    """The line of the table for a thing: digests of an object of it, each field holding its own name, of a node, of itself."""
     line: dict[str, object] = {"version": tag.version}
     if is_dataclass(thing) and not inspect.isabstract(thing):
         sample = sample_of(thing)
