@@ -39,7 +39,7 @@ from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.run import Layout
 from evercurrent.core.state.spine import Spine
 
-from ..expressions import Expression
+from ..expressions import compared_columns
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
 from ..plan.node_identities import CircuitIdentities, Purpose
@@ -264,7 +264,7 @@ class Builder:
         ):
             return source
         types = _types_of(columns, schema)
-        what = tuple((column.name, Expression(column.expr)) for column in columns)
+        what = compared_columns(columns)
 
         def make() -> tuple[NodeId, None]:
             select, untouched = selecting(columns, schema), untouched_columns(columns)

@@ -10,7 +10,7 @@ from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import Order, counted, listed
 from evercurrent.core.group.aggregates import Aggregation, Column
 
-from ..expressions import Expression, column_names, output_schema
+from ..expressions import Expression, column_names, compared_columns, output_schema
 from ..plan.nodes import Group, Top
 from .aggregation import aggregation
 
@@ -107,7 +107,5 @@ def _each(where: str, names: Sequence[str], flags: Flags) -> list[bool]:
 
 def identity(keys: tuple[Column, ...], compiled: Aggregation) -> Hashable:
     """Return a value that is equal for equal aggregations: expressions as they are written, functions as objects."""
-    columns = [*keys, *compiled.prepared, *compiled.finished]
-    identities = [(column.name, Expression(column.expr)) for column in columns]
-    aggregates = [aggregate.identity(Expression) for aggregate in compiled.aggregates]
-    return tuple(identities), tuple(aggregates)
+    aggregates = tuple([aggregate.identity(Expression) for aggregate in compiled.aggregates])
+    return compared_columns((*keys, *compiled.prepared, *compiled.finished)), aggregates

@@ -12,7 +12,7 @@ from evercurrent.core.data.schema import listed, require_columns, require_texts
 from evercurrent.core.group.aggregates import Column
 from evercurrent.core.operators.join import JoinColumn
 
-from ..expressions import Expression
+from ..expressions import Expression, compared_columns
 from ..plan.nodes import BOUNDS, Concat, Filter, Join, PlanId, PlanNode, Select
 from ..plan.plan import Plan
 
@@ -180,10 +180,12 @@ def _past(
         source = column.left if side == "left" else column.right
         expr = pl.lit(None, schema[column.name]) if source is None else pl.col(source)
         padded.append(Column(column.name, expr.alias(column.name), copies=source))
-    identity = tuple((column.name, Expression(column.expr)) for column in padded)
     apart = set(node.schema) <= {column.copies for column in padded}
     return plan.add(
         PlanNode(
-            Select(identity, tuple(padded), keeps_rows_apart=apart), (filtered,), schema, "pad with nulls"
+            Select(compared_columns(padded), tuple(padded), keeps_rows_apart=apart),
+            (filtered,),
+            schema,
+            "pad with nulls",
         )
     )

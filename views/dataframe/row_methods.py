@@ -19,7 +19,15 @@ from evercurrent.core.data.schema import (
 )
 from evercurrent.core.group.aggregates import Column
 
-from ..expressions import Expression, column_names, declared_schema, output_schema, predicate, row_expressions
+from ..expressions import (
+    Expression,
+    column_names,
+    compared_columns,
+    declared_schema,
+    output_schema,
+    predicate,
+    row_expressions,
+)
 from ..expressions.known_schemas import resolved
 from ..expressions.showing import shown
 from ..plan.function_versions import versioned
@@ -189,8 +197,9 @@ class RowCalls(CollectionBase, Generic[C]):
             )
             schema = output_schema(self.schema, columns, self._where(method))
         copied = {column.copies: column.name for column in columns if column.copies}
-        identity = tuple((column.name, Expression(column.expr)) for column in columns)
-        operation = Select(identity, columns, keeps_rows_apart=set(self.schema) <= set(copied))
+        operation = Select(
+            compared_columns(columns), columns, keeps_rows_apart=set(self.schema) <= set(copied)
+        )
         event_time = self._event_time
         if event_time is not None:
             name = copied.get(event_time.column)

@@ -19,7 +19,7 @@ from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
 from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import Aggregation, Column
 
-from ..expressions import Expression, output_schema
+from ..expressions import compared_columns, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
 from ..plan.windowed import HELD
@@ -215,7 +215,7 @@ def windowed_group(
         identity(keys, compiled),
         windowing,
         event_time or EventTime("window_end", -1),
-        tuple((column.name, Expression(column.expr)) for column in inputs),
+        compared_columns(inputs),
         keys,
         compiled,
         inputs,

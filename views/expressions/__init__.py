@@ -13,7 +13,7 @@ from .declared import (
     predicate,
     row_expressions,
 )
-from .polars_tree import Expression
+from .polars_tree import Expression, compared_columns
 
 __all__ = [
     "Expression",
@@ -21,6 +21,7 @@ __all__ = [
     "check_expansion",
     "check_output_names",
     "column_names",
+    "compared_columns",
     "declared_schema",
     "flattened",
     "output_schema",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import polars as pl
 
 from evercurrent.core.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import PlanError
+from evercurrent.core.group.aggregates import Column as OutputColumn
 
 from .message_pack import unpacked
 from .polars_reader import node_of
@@ -124,7 +125,7 @@ def series_of(values: Values) -> pl.Series:
 # Expressions are compared by the form.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Expression:
     """A polars expression that can be compared and hashed, for plans whose equal nodes are one node.
 
@@ -137,7 +138,7 @@ class Expression:
     False
     """
 
-    expr: pl.Expr
+    expr: pl.Expr = field(compare=False)
     _key: bytes | int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -145,10 +146,8 @@ class Expression:
         object.__setattr__(self, "_key", id(self.expr) if key is None else key)
 
     def __eq__(self, other: object) -> bool:
+        # Not the one of dataclasses, which has objects of other classes decide: those of polars raise.
         return isinstance(other, Expression) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     def __str__(self) -> str:
         return shown(self.expr)
@@ -171,6 +170,11 @@ class Expression:
     def copies(self) -> str | None:
         """Return the column of which the expression is a copy, under its own name or another; None if it computes."""
         return self.root_names[0] if self.expr.meta.undo_aliases().meta.is_column() else None
+
+
+def compared_columns(columns: Iterable[OutputColumn]) -> tuple[tuple[str, Expression], ...]:
+    """Return the names and expressions of columns, which are equal for equal columns."""
+    return tuple([(column.name, Expression(column.expr)) for column in columns])
 
 
 def output_name(expr: pl.Expr) -> str:

@@ -58,8 +58,9 @@ class DeclaredCalls:
         self, receiver: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
     ) -> None:
         """Note a call. The first one of several with one result stands."""
-        if result is not receiver and self._noted.get(result) is None:
-            self.put(DeclaredCall(receiver, method, args, kwargs, result))
+        noted = _Noted(receiver, method, args, kwargs, self.count)
+        if result is not receiver and self._noted.add(result, noted):
+            self.count += 1
 
     def put(self, call: DeclaredCall) -> None:
         """Have this call be the one that declared its result, in the place of another one if there is one."""

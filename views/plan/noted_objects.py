@@ -35,6 +35,13 @@ class NotedObjects(Generic[V]):
         reference = weakref.ref(each, partial(_forget, weakref.ref(self), id(each)))
         self._by_id[id(each)] = reference, value
 
+    def add(self, each: Any, value: V) -> bool:
+        """Note the value of an object for which none was noted, and return whether that is so."""
+        is_new = self.get(each) is None
+        if is_new:
+            self.put(each, value)
+        return is_new
+
     def forget(self, each: Any) -> None:
         """Forget an object."""
         self._by_id.pop(id(each), None)
