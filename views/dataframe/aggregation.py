@@ -25,7 +25,6 @@ from evercurrent.core.group.user_states import Serializer
 from ..expressions import (
     Expression,
     as_expression,
-    check_expansion,
     check_output_names,
     flattened,
     output_trees,
@@ -35,8 +34,7 @@ from ..expressions.aggregate_parts import AggregateCompiler, name_of
 from ..expressions.aggregate_rules import RULES
 from ..expressions.deep_expressions import taken_apart
 from ..expressions.elementwise import elementwise
-from ..expressions.known_schemas import evaluated, known_schema, read_by, resolved, selected_schema
-from ..expressions.polars_tree import read
+from ..expressions.known_schemas import check_expansion, grouped_schema, resolved
 from ..expressions.rowwise import Obstacle
 from ..expressions.showing import shown
 from ..plan.function_versions import versioned
@@ -226,12 +224,12 @@ def _compiled_outputs(
     where: str, parts: AggregateCompiler, expr: pl.Expr
 ) -> list[tuple[Column, pl.DataType]]:
     parts.about = f"{where}: {shown(expr)}"
-    trees = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
-    finished = [parts.over_group(node) for node in trees]
-    if read(expr) is not None:
-        _check_not_keys(where, parts, map(name_of, trees))
-    outputs = _polars_schema(parts, expr)
-    check_expansion(where, expr, len(finished), outputs)
+    read = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
+    finished = [parts.over_group(node) for node in read.trees]
+    if not read.is_renamed:
+        _check_not_keys(where, parts, map(name_of, read.trees))
+    outputs = grouped_schema(parts.about, parts.schema, parts.keys, read.expression)
+    check_expansion(parts.about, len(finished), outputs)
     for each in finished:
         elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
     return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
@@ -240,23 +238,6 @@ def _compiled_outputs(
 def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) -> None:
     if repeated := [name for name in names if name in parts.keys]:
         raise PlanError(f"{where}: {listed(repeated)} is a key; name the aggregate with .alias(...)")
-
-
-def _polars_schema(parts: AggregateCompiler, expr: pl.Expr) -> pl.Schema:
-    """Return the columns that polars makes of an expression in this ``agg``."""
-    # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
-    ungrouped = selected_schema(parts.about, parts.schema, expr)
-    schema = read_by(expr, parts.schema, parts.keys)
-    keys = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in parts.keys]
-    if not keys:
-        return ungrouped
-    grouped = known_schema(
-        ("agg", tuple(parts.keys)),
-        schema,
-        expr,
-        lambda: evaluated(parts.about, schema, lambda frame: frame.group_by(keys).agg(expr)),
-    )
-    return pl.Schema(list(grouped.items())[len(keys) :])
 
 
 def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:

@@ -2,7 +2,6 @@
 
 from .declared import (
     as_expression,
-    check_expansion,
     check_output_names,
     column_names,
     declared_schema,
@@ -18,7 +17,6 @@ from .polars_tree import Expression, compared_columns
 __all__ = [
     "Expression",
     "as_expression",
-    "check_expansion",
     "check_output_names",
     "column_names",
     "compared_columns",

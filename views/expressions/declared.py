@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TypeVar
@@ -16,8 +17,8 @@ from evercurrent.core.group.aggregates import Column
 from .deep_expressions import DEEPEST, require_shallow, taken_apart
 from .elementwise import elementwise
 from .expansion import expanded
-from .known_schemas import planned_schema, selected_schema
-from .polars_tree import Expression, UnreadableError, read, without_python_renaming
+from .known_schemas import check_expansion, planned_schema, selected_schema
+from .polars_tree import Expression, UnreadableError
 from .polars_writer import write
 from .rowwise import PYTHON, Obstacle, obstacle
 from .showing import shown
@@ -109,7 +110,8 @@ def output_schema(schema: pl.Schema, columns: Iterable[Column], where: str = "se
     def dtype(column: Column) -> pl.DataType:
         if column.copies is not None and column.copies in schema:
             return schema[column.copies]
-        return selected_schema(f"{where}: column {column.name!r}", schema, column.expr).dtypes()[0]
+        about = f"{where}: column {column.name!r}"
+        return selected_schema(about, schema, Expression(column.expr)).dtypes()[0]
 
     return pl.Schema({column.name: dtype(column) for column in columns})
 
@@ -194,8 +196,8 @@ def column_names(where: str, schema: pl.Schema, selection: object, *, strict: bo
             raise PlanError(
                 f"{where}: {type(each).__name__} is not a column; give names, selectors or pl.col(...)"
             )
-        trees = _with_room(where, each, lambda one: output_trees(where, schema, one))
-        for node in trees:
+        outputs = _with_room(where, each, lambda one: output_trees(where, schema, one))
+        for node in outputs.trees:
             if not isinstance(node, ColumnNode):
                 raise PlanError(
                     f"{where}: {shown(each)} is computed, and this call needs columns; add it with "
@@ -259,6 +261,16 @@ def _require_names(what: str, name: object, dtype: object) -> None:
 # One tree per output column, checked.
 
 
+@dataclass(frozen=True, slots=True)
+class OutputTrees:
+    """An expression that was read, and its trees, one per output column."""
+
+    expression: Expression
+    trees: list[Node]
+    is_renamed: bool
+    """Whether a Python function names the columns, so that their trees do not."""
+
+
 def output_trees(
     where: str,
     schema: pl.Schema,
@@ -266,15 +278,17 @@ def output_trees(
     *,
     hidden: Iterable[str] = (),
     python: Obstacle = PYTHON,
-) -> list[Node]:
-    """Return the trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
+) -> OutputTrees:
+    """Read the trees of an expression, one per output column; selectors by type or pattern skip ``hidden``.
 
     Raises:
         PlanError: a column is unknown, which is named; there is a Python function, which polars cannot inspect; or the
             expression has an unknown form.
     """
+    expression = Expression(expr)
+    plain = expression.without_python_renaming
     try:
-        node = read(without_python_renaming(expr))
+        node = plain.tree
     except UnreadableError as error:
         raise PlanError(f"{where}: {shown(expr)}: {error}") from error
     require_columns(
@@ -282,19 +296,7 @@ def output_trees(
     )
     if node is None:
         raise PlanError(f"{where}: {shown(expr)}: {python[0]}; {python[1]}")
-    return expanded(where, schema, node, hidden)
-
-
-def check_expansion(where: str, expr: pl.Expr, ours: pl.Schema | int, polars: pl.Schema) -> None:
-    """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
-
-    Raises:
-        PlanError: it was not; the message has the remedy.
-    """
-    if ours not in (len(polars), polars):
-        raise PlanError(
-            f"{where}: {shown(expr)}: polars expands it in its own way; write one expression per column"
-        )
+    return OutputTrees(expression, expanded(where, schema, node, hidden), is_renamed=plain is not expression)
 
 
 def _with_room(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> _T:
@@ -302,21 +304,21 @@ def _with_room(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> 
     return taken_apart(where, require_shallow(where, expr), function)
 
 
-def _check_typed(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
+def _check_typed(about: str, schema: pl.Schema, expression: Expression) -> None:
     """Check that polars can derive the type without rows: otherwise it depends on the branch that they take."""
-    outputs = planned_schema(f"{where}: {shown(expr)}", schema, expr)
+    outputs = planned_schema(about, schema, expression)
     if open_types := [name for name, dtype in outputs.items() if dtype == pl.Unknown]:
         raise PlanError(
-            f"{where}: {shown(expr)}: the type of {listed(open_types)} depends on the rows, as its parts have types without "
+            f"{about}: the type of {listed(open_types)} depends on the rows, as its parts have types without "
             "a common one; cast them to one type"
         )
 
 
-def _check_elementwise(where: str, schema: pl.Schema, expr: pl.Expr) -> None:
+def _check_elementwise(about: str, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check the compiled form of an expression when a view is declared, as it can no longer be refused later."""
     computed = elementwise(expr)
     if computed is not expr:
-        selected_schema(f"{where}: {shown(expr)}", schema, computed)
+        selected_schema(about, schema, Expression(computed))
 
 
 def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
@@ -324,19 +326,19 @@ def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
 
 
 def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
-    trees = output_trees(where, schema, expr)
+    read = output_trees(where, schema, expr)
+    trees, about = read.trees, f"{where}: {shown(expr)}"
     for reason in filter(None, (obstacle(node, schema) for node in trees)):
-        about = "" if reason.startswith(shown(expr)) else f"{shown(expr)}: "
-        raise PlanError(f"{where}: {about}{reason}")
-    outputs = selected_schema(f"{where}: {shown(expr)}", schema, expr)
-    check_expansion(where, expr, len(trees), outputs)
-    _check_typed(where, schema, expr)
-    _check_elementwise(where, schema, expr)
+        raise PlanError(f"{where if reason.startswith(shown(expr)) else about}: {reason}")
+    outputs = selected_schema(about, schema, read.expression)
+    check_expansion(about, len(trees), outputs)
+    _check_typed(about, schema, read.expression)
+    _check_elementwise(about, schema, expr)
     if not expr.meta.has_multiple_outputs():
         return [Column(name, expr, copied(node)) for name, node in zip(outputs, trees, strict=True)]
     columns = [
         Column(name, write(without_renaming(node)).alias(name), copied(node))
         for name, node in zip(outputs, trees, strict=True)
     ]
-    check_expansion(where, expr, output_schema(schema, columns, where), outputs)
+    check_expansion(about, output_schema(schema, columns, where), outputs)
     return columns

@@ -16,7 +16,7 @@ from evercurrent.core.columns.polars_versions import forgets_elements
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame
 
-from .polars_tree import form_of
+from .polars_tree import Expression
 
 MOST = 2000
 """How many entries the cache holds before it is emptied."""
@@ -31,10 +31,9 @@ _known: dict[Hashable, pl.Schema] = {}
 
 
 def known_schema(
-    call: Hashable, schema: pl.Schema, expr: pl.Expr, find: Callable[[], pl.Schema]
+    call: Hashable, schema: pl.Schema, form: bytes | None, find: Callable[[], pl.Schema]
 ) -> pl.Schema:
-    """Return the result of ``find``, a function of the call, the schema and the expression; do not change it."""
-    form = form_of(expr)
+    """Return the result of ``find``, a function of the call, the schema and the expression of a form; do not change it."""
     if form is None or len(form) + PER_COLUMN * len(schema) > LONGEST:
         return find()
     key = (call, form, *schema.items())
@@ -59,44 +58,79 @@ def read_by(expr: pl.Expr, schema: pl.Schema, besides: Iterable[str] = ()) -> pl
     return pl.Schema({name: schema[name] for name in (*names, *besides) if name in schema})
 
 
-def selected_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
+def selected_schema(about: str, schema: pl.Schema, expression: Expression) -> pl.Schema:
     """Return the schema that polars has for an expression over rows; do not change it.
 
     Raises:
         PlanError: as ``evaluated`` does.
     """
-
+    expr = expression.expr
     schema = read_by(expr, schema)
 
     def find() -> pl.Schema:
-        if _is_quantile_of_dates(schema, expr):
+        if _is_quantile_of_dates(schema, expression):
             return resolved(about, lambda: empty_frame(schema).lazy().select(expr))
         return evaluated(about, schema, lambda frame: frame.select(expr))
 
-    return known_schema("select", schema, expr, find)
+    return known_schema("select", schema, expression.form, find)
 
 
-def _is_quantile_of_dates(schema: pl.Schema, expr: pl.Expr) -> bool:
+def grouped_schema(about: str, schema: pl.Schema, keys: tuple[str, ...], expression: Expression) -> pl.Schema:
+    """Return the schema that polars has for an expression in ``group_by(keys).agg``, without the keys; do not change it.
+
+    Raises:
+        PlanError: as ``evaluated`` does.
+    """
+    # In a group_by polars gives nulls for some aggregates that do not exist, such as the sum of dates.
+    ungrouped = selected_schema(about, schema, expression)
+    if not keys:
+        return ungrouped
+    expr = expression.expr
+    schema = read_by(expr, schema, keys)
+    by = [pl.col(key) if key in schema else pl.lit(0).alias(key) for key in keys]
+
+    def find() -> pl.Schema:
+        return evaluated(about, schema, lambda frame: frame.group_by(by).agg(expr))
+
+    grouped = known_schema(("agg", keys), schema, expression.form, find)
+    return pl.Schema(list(grouped.items())[len(keys) :])
+
+
+def check_expansion(about: str, ours: pl.Schema | int, polars: pl.Schema) -> None:
+    """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
+
+    Raises:
+        PlanError: it was not; the message has the remedy.
+    """
+    if ours not in (len(polars), polars):
+        raise PlanError(f"{about}: polars expands it in its own way; write one expression per column")
+
+
+def _is_quantile_of_dates(schema: pl.Schema, expression: Expression) -> bool:
     """Return whether an expression may have a quantile of dates, which polars 2.1 cannot compute without rows.
 
     It would panic, which is caught, but prints a backtrace of Rust. Each column of it has a quantile: of another one the
     evaluation would refuse it, and the derivation of types does not.
     """
-    form = form_of(expr)
-    types = [schema[name] for name in expr.meta.root_names() if name in schema]
+    form = expression.form
+    types = [schema[name] for name in expression.expr.meta.root_names() if name in schema]
     has_quantiles = all(dtype.is_numeric() or dtype.is_temporal() for dtype in types)
     return pl.Date in types and has_quantiles and form is not None and b"Quantile" in form
 
 
-def planned_schema(about: str, schema: pl.Schema, expr: pl.Expr) -> pl.Schema:
+def planned_schema(about: str, schema: pl.Schema, expression: Expression) -> pl.Schema:
     """Return the schema of an expression without evaluating it: types that depend on the rows are ``pl.Unknown``.
 
     Raises:
         PlanError: as ``resolved`` does.
     """
+    expr = expression.expr
     schema = read_by(expr, schema)
     return known_schema(
-        "plan", schema, expr, lambda: resolved(about, lambda: empty_frame(schema).lazy().select(expr))
+        "plan",
+        schema,
+        expression.form,
+        lambda: resolved(about, lambda: empty_frame(schema).lazy().select(expr)),
     )
 
 

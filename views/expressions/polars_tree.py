@@ -68,19 +68,7 @@ def read(expr: pl.Expr) -> Node | None:
     Raises:
         UnreadableError: polars writes it in an unknown form, which is named.
     """
-    form = form_of(expr)
-    if form is None:
-        return None
-    tree = _known.get(form)
-    if tree is None:
-        if _PYTHON in form:
-            return None
-        tree = _read_anew(expr, form)
-        if len(form) <= LONGEST:
-            if len(_known) >= MOST:
-                _known.clear()
-            _known[form] = tree
-    return tree
+    return Expression(expr).tree
 
 
 def tree_of(expr: pl.Expr) -> Node:
@@ -139,18 +127,54 @@ class Expression:
     """
 
     expr: pl.Expr = field(compare=False)
-    _key: bytes | int = field(init=False, repr=False)
+    form: bytes | None = field(init=False, repr=False)
+    """The form by which it is compared; None where polars cannot write it."""
+    _own: int | None = field(init=False, repr=False)
+    """What distinguishes it from others in that case."""
 
     def __post_init__(self) -> None:
-        key = form_of(self.expr)
-        object.__setattr__(self, "_key", id(self.expr) if key is None else key)
+        form = form_of(self.expr)
+        object.__setattr__(self, "form", form)
+        object.__setattr__(self, "_own", id(self.expr) if form is None else None)
 
     def __eq__(self, other: object) -> bool:
         # Not the one of dataclasses, which has objects of other classes decide: those of polars raise.
-        return isinstance(other, Expression) and self._key == other._key
+        return isinstance(other, Expression) and (self.form, self._own) == (other.form, other._own)
 
     def __str__(self) -> str:
         return shown(self.expr)
+
+    @property
+    def tree(self) -> Node | None:
+        """Return the tree of the expression; None where polars cannot write it: it calls a Python function.
+
+        Raises:
+            UnreadableError: polars writes it in an unknown form, which is named.
+        """
+        form = self.form
+        if form is None:
+            return None
+        tree = _known.get(form)
+        if tree is None:
+            if _PYTHON in form:
+                return None
+            tree = _read_anew(self.expr, form)
+            if len(form) <= LONGEST:
+                if len(_known) >= MOST:
+                    _known.clear()
+                _known[form] = tree
+        return tree
+
+    @property
+    def without_python_renaming(self) -> Expression:
+        """Return the expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
+        plain = self
+        while plain.form is None or _PYTHON in plain.form:
+            inputs = plain.expr.meta.pop()
+            if len(inputs) != 1 or not inputs[0].meta.undo_aliases().meta.eq(plain.expr.meta.undo_aliases()):
+                break
+            plain = Expression(inputs[0])
+        return plain
 
     @property
     def output_name(self) -> str:
@@ -198,9 +222,8 @@ def output_name(expr: pl.Expr) -> str:
 
 def first_form(expr: pl.Expr) -> bytes:
     """Return the bytes of an expression in digests of the first scheme: the form of one version of polars."""
-    form = form_of(expr)
-    if form is None:
-        form = form_of(without_python_renaming(expr))
+    expression = Expression(expr)
+    form = expression.form or expression.without_python_renaming.form
     if form is None:
         return str(expr).encode()
     if _PLUGIN in form:
@@ -223,13 +246,3 @@ def _portable(body: Any) -> Any:
     if "lib" in portable and "symbol" in portable:
         portable["lib"] = PurePath(str(portable["lib"])).name
     return portable
-
-
-def without_python_renaming(expr: pl.Expr) -> pl.Expr:
-    """Return the expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
-    while (form := form_of(expr)) is None or _PYTHON in form:
-        inputs = expr.meta.pop()
-        if len(inputs) != 1 or not inputs[0].meta.undo_aliases().meta.eq(expr.meta.undo_aliases()):
-            break
-        (expr,) = inputs
-    return expr

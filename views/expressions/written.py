@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from .dtype_text import dtype_text
-from .polars_tree import UnreadableError, form_of, read, series_of, without_python_renaming
+from .polars_tree import Expression, UnreadableError, series_of
 from .tree import (
     Alias,
     Call,
@@ -51,10 +51,11 @@ def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> 
     For an expression that calls a Python function they are polars' printed text, and for an unknown form polars' bytes.
     ``as_given`` leaves the constants of ``is_in`` in the given order, as in the second scheme of digests.
     """
-    form = form_of(expr) or b""
+    expression = Expression(expr)
+    form = expression.form or b""
     content = _known.get((form, as_given)) if form else None
     if content is None:
-        content = _made_bytes(expr, form, write, as_given=as_given)
+        content = _made_bytes(expression, write, as_given=as_given)
         if form and len(form) <= LONGEST:
             if len(_known) >= MOST:
                 _known.clear()
@@ -62,12 +63,14 @@ def expression_bytes(expr: pl.Expr, write: Write, *, as_given: bool = False) -> 
     return content
 
 
-def _made_bytes(expr: pl.Expr, form: bytes, write: Write, *, as_given: bool) -> bytes:
+def _made_bytes(expression: Expression, write: Write, *, as_given: bool) -> bytes:
     try:
-        node = read(without_python_renaming(expr))
+        node = expression.without_python_renaming.tree
     except UnreadableError:
-        return write(("form", form))
-    return write(("shown", str(expr))) if node is None else tree_bytes(node, write, as_given=as_given)
+        return write(("form", expression.form or b""))
+    return (
+        write(("shown", str(expression.expr))) if node is None else tree_bytes(node, write, as_given=as_given)
+    )
 
 
 def tree_bytes(node: Node, write: Write, *, as_given: bool = False) -> bytes:
