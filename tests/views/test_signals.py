@@ -144,3 +144,25 @@ def test_a_signal_reaches_a_session_that_moves_in_the_epoch_of_the_signal() -> N
     engine.push("hits", [("a", at + timedelta(seconds=6))], at=at + timedelta(seconds=11))
     view.fire(at=at + timedelta(seconds=30))
     assert view.read()["panes"].to_list() == [2]
+
+
+def test_of_two_equal_last_panes_that_a_session_has_one_stands() -> None:
+    """A session that was part of another one has its pane there and one of its own, which differ only in when they were emitted."""
+    begin, hour = datetime(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC)
+    engine = ec.Engine()
+    hits = engine.source("hits", {"k": pl.String, "at": pl.Datetime("us")}, event_time="at", kind="diffs")
+    panes = hits.window(ec.sessions("10s")).trigger(ec.repeat(ec.signal())).accumulate("retracting")
+    view = engine.view("panes", panes.with_pane_info().group_by("k").agg(n=pl.len()))
+
+    def push(*rows: tuple[int, int]) -> None:
+        engine.push("hits", [("a", begin + timedelta(seconds=at), diff) for at, diff in rows])
+
+    push((20, 1))
+    view.fire(at=hour)
+    push((4, 1), (12, 1))  # The session of 20 is part of that of 4, and its pane goes with it.
+    push((12, -1))  # It is a session of its own again, whose pane is still with that of 4.
+    view.fire("a", begin + timedelta(seconds=20), at=hour + timedelta(hours=1))
+    push((12, 1))
+    push((4, -1), (12, -1))
+    view.fire(at=hour + timedelta(hours=2))
+    assert view.read().select("window_start", "n").rows() == [(begin + timedelta(seconds=20), 1)]
