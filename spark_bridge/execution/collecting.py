@@ -68,13 +68,19 @@ class Expected:
 
 
 def collected(
-    rows: DataFrame, most_rows: int, most_bytes: int, tasks: int, *, is_known: bool = True
+    rows: DataFrame,
+    most_rows: int,
+    most_bytes: int,
+    tasks: int,
+    *,
+    is_known: bool = True,
+    there: int | None = None,
 ) -> pa.Table | None:
     """Return all rows, by (partition, position in it); None if they exceed the limits.
 
     ``most_rows`` is divided among the ``tasks`` that read the rows, and ``most_bytes`` among the rows: none may be wider
     than its part. With ``is_known=False`` each task ends once it has read too many rows, so that a batch that may be large is
-    not read completely; where there are several this costs a shuffle of some 0.1 s.
+    not read completely; where there are several this costs a shuffle of some 0.1 s. ``there`` is the number of partitions, if known.
 
     Expressions are texts: each function of PySpark's on columns is several calls of Java, which a micro-batch of one row would
     wait for. Cost: a scan of the rows; each task sends at most one row more than its share.
@@ -86,7 +92,9 @@ def collected(
         return None
     has_several = readers > 1
     is_shared = is_known and has_several
-    few = rows.coalesce(readers)
+    # To plan it is some 2 ms. But a limit that is not the last step would shuffle what Spark does not know to be one partition.
+    is_needed = there is None or there > readers or not (is_all_narrow or is_shared)
+    few = rows.coalesce(readers) if is_needed else rows
     if has_several:
         few = few.selectExpr(f"monotonically_increasing_id() AS {quoted(PLACE)}", "*")
     # One task ends at a limit by itself; several would send their rows through a shuffle to count them.

@@ -44,7 +44,7 @@ def first_stage(
         tasks = min(there, jobs.cores) if is_known else tasks_to_read(there, expected, jobs.cores)
         most = most_bytes(rows, limits)
         with named_jobs(rows.sparkSession, name_of(instant.epoch, 0, ())):
-            here = collected(own, most_rows, most, tasks, is_known=is_known)
+            here = collected(own, most_rows, most, tasks, is_known=is_known, there=there)
         if here is not None:
             collected_rows.append(here)
             return [arrived(setup, epochs.runner, instant, 0, here)] if here.num_rows else []

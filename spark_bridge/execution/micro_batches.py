@@ -38,7 +38,7 @@ from .frames import delta_frames
 from .holds import POLL_SECONDS, Holds
 from .interruptions import answerable, interruption, is_interruption
 from .jobs import ARROW_BATCH, Setup, SparkJobs
-from .left_out_files import require_listed_files
+from .left_out_files import ListedFiles
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
 from .short_log import ShortLog
@@ -131,7 +131,7 @@ class MicroBatches:
             self._query = query_in(self.store, self.folder)
         require_same_query(self.store.url, self.facts.get("query"), self._query, self.last_batch)
         if require_next(self.last_batch, batch):
-            require_listed_files(rows.sparkSession, None if self.streams is None else self._query)
+            self._listed_files.require(rows.sparkSession, None if self.streams is None else self._query)
             self.run(rows, batch)
             self._upkeep.after_epoch()
 
@@ -148,7 +148,6 @@ class MicroBatches:
         last_requests = self.facts.get("asked", [])
         attempt = self._attempts.of(batch, epochs.last.epoch + 1, last_requests, recorded=has_sink)
         planned = Planned(attempt.at, {}) if self.planned is None else self.planned(batch)
-
         here: list[pa.Table] = []
 
         def arrive(instant: Instant) -> list[TaskResult]:
@@ -405,7 +404,7 @@ class MicroBatches:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without objects that are open here."""
-        left = ("turn", "_upkeep")
+        left = ("turn", "_upkeep", "_listed_files")
         shared = {name: value for name, value in self.__dict__.items() if name not in left}
         open_here = {
             "_epochs": None,
@@ -424,6 +423,7 @@ class MicroBatches:
     def _begin(self) -> None:
         self.turn: Turn = Turn()
         """The lock of the writer: a micro-batch, a change of the plan between two, or the upkeep."""
+        self._listed_files = ListedFiles()
         self._upkeep = Upkeep(
             self.turn,
             self.opened,

@@ -119,6 +119,27 @@ def test_an_unknown_number_of_rows_is_read_up_to_the_limit_and_in_order(spark):
     assert collected(rows, 89, ROOM, 5, is_known=False) is None
 
 
+def test_partitions_that_are_one_for_each_task_stay_as_they_are(spark, monkeypatch):
+    """To have Spark make fewer of them is a step of its plan, some 2 ms, which a micro-batch of one row would wait for."""
+    rows = spark.range(0, 80, 1, 2)
+    in_one = rows.coalesce(1)
+    texts = in_one.selectExpr("id", "repeat('x', if(id = 7, 2000, 10)) as text")
+    made, all_ids = [], list(range(80))
+    coalesce = type(rows).coalesce
+    monkeypatch.setattr(type(rows), "coalesce", lambda *args: made.append(args) or coalesce(*args))
+    for several in (False, True):
+        there, some = (2, rows) if several else (1, in_one)
+        for is_known in (True, False):
+            ids = collected(some, 80, ROOM, there, is_known=is_known, there=there).column("id")
+            assert ids.to_pylist() == all_ids
+            assert collected(some, 78, ROOM, there, is_known=is_known, there=there) is None
+    assert made == []
+    # Spark would not know that they are one partition, and shuffle them for the limit beneath their widths.
+    assert collected(texts, 80, 2_100 * 81, 1, there=1).column("id").to_pylist() == all_ids
+    assert collected(texts, 79, 2_100 * 80, 1, there=1) is None
+    assert len(made) == 2
+
+
 def test_wide_rows_do_not_come_at_all(spark):
     """The limit in bytes is divided among the rows, and the values of a wider row stay where they are."""
     rows = spark.range(0, 10, 1, 2).selectExpr("id", "repeat('x', if(id = 7, 2000, 10)) as text")

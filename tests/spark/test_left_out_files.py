@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 import evercurrent as ec
 from evercurrent.core.data.errors import FileError
 from evercurrent.spark_bridge import run
-from evercurrent.spark_bridge.execution.left_out_files import IGNORED, require_listed_files
+from evercurrent.spark_bridge.execution.left_out_files import IGNORED, ListedFiles
 from spark.conftest import write_one_file
 from thinned import IS_LONG
 
@@ -37,8 +37,8 @@ class Sequence(list[Any]):
 
 def of_class(name: str, **members: Any) -> Any:
     """An object of Java of this class, whose methods return these members."""
-    methods = {each: partial(dict.get, members, each) for each in members}
-    return SimpleNamespace(**methods, getClass=lambda: SimpleNamespace(getSimpleName=lambda: name))
+    members = {"nodeName": name, "toString": f"org.apache.spark.{name}(...)", **members}
+    return SimpleNamespace(**{each: partial(dict.get, members, each) for each in members})
 
 
 def session(*leaves: Any, settings: dict[str, str] | None = None) -> Any:
@@ -54,12 +54,18 @@ def session(*leaves: Any, settings: dict[str, str] | None = None) -> Any:
 
 
 def files(
-    listed: list[str], there: list[str], *, streaming: bool = True, options: tuple[str, ...] = ()
+    listed: list[str],
+    there: list[str],
+    *,
+    streaming: bool = True,
+    options: tuple[str, ...] = (),
+    index_kind: str = "InMemoryFileIndex",
 ) -> Any:
     """The part of a plan that reads files."""
     paths = Sequence(f"file:/in/{name}" for name in listed)
     names = [f"file:///in/{quote(name)}" for name in there]
-    index = of_class("InMemoryFileIndex", rootPaths=paths, inputFiles=names)
+    text = f"org.apache.spark.{index_kind}({','.join(paths)})"
+    index = of_class(index_kind, rootPaths=paths, inputFiles=names, toString=text)
     relation = of_class("HadoopFsRelation", location=index, options=Sequence(options))
     return of_class("LogicalRelation", isStreaming=streaming, relation=relation)
 
@@ -69,25 +75,43 @@ OTHER = of_class("LogicalRDD", isStreaming=True)
 
 def test_the_files_that_are_left_out_are_named() -> None:
     odd = "a b%20\u00fc.parquet"
-    require_listed_files(session(OTHER, files(["1", odd], ["1", odd])), "id")
+    ListedFiles().require(session(OTHER, files(["1", odd], ["1", odd])), "id")
     for leaves in ([files(["1", odd], ["1"]), OTHER], [files(["2"], ["2"]), files([odd, "1"], ["1"])]):
         with pytest.raises(
             FileError, match=f"without an error: file:/in/{odd}; nothing .* is committed: put the"
         ):
-            require_listed_files(session(*leaves), "id")
+            ListedFiles().require(session(*leaves), "id")
     with pytest.raises(FileError, match="file:/in/0, file:/in/1, file:/in/2 and 7 more;"):
-        require_listed_files(session(files(list("0123456789"), [])), "id")
+        ListedFiles().require(session(files(list("0123456789"), [])), "id")
+    ListedFiles().require(session(files(["a,b", "c"], ["a,b", "c"])), "id")
+    with pytest.raises(FileError, match="without an error: file:/in/a,b;"):
+        ListedFiles().require(session(files(["a,b", "c"], ["c"])), "id")
+
+
+def test_what_does_not_change_is_looked_up_once_and_the_running_query_each_time() -> None:
+    first, later = session(files(["1"], ["1"])), session(files(["1", "2"], ["1"]))
+    queries, started_again = (
+        each._jsparkSession.sharedState().activeStreamingQueries() for each in (first, later)
+    )
+    listed = ListedFiles()
+    listed.require(first, "id")
+    first._jsparkSession = object()
+    listed.require(first, "id")
+    queries.update(started_again)
+    with pytest.raises(FileError, match="without an error: file:/in/2;"):
+        listed.require(first, "id")
 
 
 def test_where_it_is_wished_or_is_no_stream_or_cannot_be_seen_nothing_is_raised() -> None:
     gone = files(["1", "2"], ["1"])
-    require_listed_files(session(gone, settings={IGNORED: "true"}), "id")
-    require_listed_files(session(files(["1"], [], options=("ignoreMissingFiles -> true",))), "id")
-    require_listed_files(session(files(["folder"], [], streaming=False)), "id")
-    require_listed_files(session(gone), "another version of Spark")
-    require_listed_files(session(gone), None)
+    ListedFiles().require(session(gone, settings={IGNORED: "true"}), "id")
+    ListedFiles().require(session(files(["1"], [], options=("ignoreMissingFiles -> true",))), "id")
+    ListedFiles().require(session(files(["folder"], [], streaming=False)), "id")
+    ListedFiles().require(session(files(["table"], [], index_kind="TahoeBatchFileIndex")), "id")
+    ListedFiles().require(session(gone), "another version of Spark")
+    ListedFiles().require(session(gone), None)
     connected: Any = SimpleNamespace(conf={})
-    require_listed_files(connected, "id")
+    ListedFiles().require(connected, "id")
 
 
 @pytest.mark.skipif(not IS_LONG, reason="three queries for one sentence: make test-long")
