@@ -9,7 +9,7 @@ An aggregate for which the core has no form becomes a ``RecomputedAggregate``, c
 unless it depends on the order of rows, which a collection does not have.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,26 +23,15 @@ from evercurrent.core.group.aggregates import Aggregation, Column, Custom
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
-    Expression,
     as_expression,
     check_output_names,
     flattened,
-    output_trees,
     row_expressions,
 )
-from ..expressions.aggregate_parts import AggregateCompiler, name_of
+from ..expressions.aggregate_parts import AggregateCompiler
 from ..expressions.aggregate_rules import RULES
 from ..expressions.deep_expressions import taken_apart
-from ..expressions.elementwise import elementwise
-from ..expressions.known_schemas import check_expansion, grouped_schema, resolved
-from ..expressions.rowwise import Obstacle
-from ..expressions.showing import shown
 from ..plan.function_versions import versioned
-
-_PYTHON: Obstacle = (
-    "it calls a Python function, and polars cannot tell which rows of the group that needs",
-    "write it with aggregate(create=..., add=..., merge=..., extract=..., dtype=...)",
-)
 
 
 @tagged("views.aggregation:UserAggregate")
@@ -178,16 +167,14 @@ def aggregation(
             _forbid_pair_of_names(where, name, value)
             expr = as_expression(where, value)
             expr = expr if name is None else expr.alias(name)
-            outputs += taken_apart(where, expr, partial(_compiled_outputs, where, parts))
-    names = [column.name for column, _ in outputs]
-    check_output_names(where, names)
-    _check_not_keys(where, parts, names)
+            outputs += taken_apart(where, expr, partial(parts.outputs, where))
     compiled = Aggregation(
         prepared=tuple(parts.prepared.values()),
         aggregates=tuple(parts.aggregates.values()),
         finished=tuple(column for column, _ in outputs),
         schema=pl.Schema({column.name: dtype for column, dtype in outputs}),
     )
+    check_output_names(where, [column.name for column in compiled.finished])
     if not keys or empty_panes:
         _check_values_of_nothing(where, schema, compiled, has_keys=bool(keys))
     return compiled
@@ -220,38 +207,6 @@ def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregatio
             ) from None
 
 
-def _compiled_outputs(
-    where: str, parts: AggregateCompiler, expr: pl.Expr
-) -> list[tuple[Column, pl.DataType]]:
-    parts.about = f"{where}: {shown(expr)}"
-    read = output_trees(where, parts.schema, expr, hidden=parts.keys, python=_PYTHON)
-    finished = [parts.over_group(node) for node in read.trees]
-    if not read.is_renamed:
-        _check_not_keys(where, parts, map(name_of, read.trees))
-    outputs = grouped_schema(parts.about, parts.schema, parts.keys, read.expression)
-    check_expansion(parts.about, len(finished), outputs)
-    for each in finished:
-        elementwise(each)  # Checked here, since an aggregation that is compiled can no longer be refused.
-    return [_finished(parts, name, each) for name, each in zip(outputs, finished, strict=True)]
-
-
-def _check_not_keys(where: str, parts: AggregateCompiler, names: Iterable[str]) -> None:
-    if repeated := [name for name in names if name in parts.keys]:
-        raise PlanError(f"{where}: {listed(repeated)} is a key; name the aggregate with .alias(...)")
-
-
-def _finished(parts: AggregateCompiler, name: str, expr: pl.Expr) -> tuple[Column, pl.DataType]:
-    """Return the output column and its type: that of polars, except for counts and what is computed from them."""
-    read_parts = {*expr.meta.root_names()}
-    results = pl.Schema(
-        {part.output: part.dtype for part in parts.aggregates.values() if part.output in read_parts}
-    )
-    rows = results.to_frame().lazy()
-    ((_, dtype),) = resolved(parts.about, partial(rows.select, expr)).items()
-    copies = Expression(expr).copies
-    return Column(name, (expr if copies is None else pl.col(copies)).alias(name), copies), dtype
-
-
 def _user_output(
     where: str, parts: AggregateCompiler, applied: AppliedAggregate, name: str | None
 ) -> tuple[Column, pl.DataType]:
@@ -273,6 +228,7 @@ def _user_output(
         serializer=aggregate_of_user.serializer,
     )
     output = name or applied.name or columns[0].name
+    parts.forbid_keys(where, [output])
     return Column(output, result.alias(output), result.meta.output_name()), aggregate_of_user.dtype
 
 

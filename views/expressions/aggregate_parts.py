@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import empty_frame
+from evercurrent.core.data.schema import empty_frame, listed
 from evercurrent.core.group.accumulators import KINDS
 from evercurrent.core.group.aggregates import (
     Additive,
@@ -20,14 +20,16 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
 )
 
-from .elementwise import elementwise
-from .known_schemas import resolved
+from .declared import output_trees
+from .elementwise import check_elementwise, elementwise
+from .known_schemas import check_expansion, grouped_schema, resolved
 from .order_insensitive import SINGLE, Arranging
 from .polars_tree import Expression, output_name, tree_of
 from .polars_writer import write
 from .rowwise import LOOKING_UP, Obstacle, is_rowwise, operands, own_obstacle
-from .showing import text
-from .tree import Alias, Call, Literal, Node, Record, Renaming, reads_columns, without_renaming
+from .showing import shown, text
+from .tree import Aggregate as AggregateNode
+from .tree import Alias, Call, Literal, Node, Record, Renaming, copied, reads_columns, without_renaming
 
 SortKey = tuple[pl.Expr, bool, bool]
 """An expression, descending, nulls last."""
@@ -35,6 +37,10 @@ SortKey = tuple[pl.Expr, bool, bool]
 COUNT: pl.DataType = pl.Int64()
 """The type of counts: polars uses UInt32, but a count of rows with diffs has a sign."""
 
+_PYTHON: Obstacle = (
+    "it calls a Python function, and polars cannot tell which rows of the group that needs",
+    "write it with aggregate(create=..., add=..., merge=..., extract=..., dtype=...)",
+)
 _NO_AGGREGATE: Obstacle = (
     "it is not an aggregate and has a value for every row of the group",
     "aggregate it; .implode() gives all values as a list",
@@ -86,7 +92,7 @@ class AggregateCompiler:
         schema: pl.Schema,
         keys: tuple[str, ...],
         default_order: str | None,
-        rules: "Mapping[str, Rule]",
+        rules: "Rules",
     ) -> None:
         self.schema = schema
         self.keys = keys
@@ -100,40 +106,105 @@ class AggregateCompiler:
         self.prepared: dict[Expression, Column] = {}
         self.aggregates: dict[Hashable, Aggregate] = {}
 
-    def over_group(self, node: Node) -> pl.Expr:
+    def outputs(self, where: str, expr: pl.Expr) -> list[tuple[Column, pl.DataType]]:
+        """Return the columns, with their types, that an expression of ``agg`` makes of the results of aggregates.
+
+        The types are those of polars, except for counts and what is computed from them.
+
+        Raises:
+            PlanError: the expression is not one of aggregates, cannot be kept current, or is refused by polars; or a key has
+                its name.
+        """
+        self.about = f"{where}: {shown(expr)}"
+        read = output_trees(where, self.schema, expr, hidden=self.keys, python=_PYTHON)
+        trees = [self.over_group(node) for node in read.trees]
+        copies = list(map(copied, trees))
+        for tree in trees:  # Checked here, since an aggregation that is compiled can no longer be refused.
+            check_elementwise(tree)
+        finished = list(map(write, trees))
+        if not read.is_renamed:
+            self.forbid_keys(where, map(name_of, read.trees))
+        results = self._results_read(finished)
+        outputs = grouped_schema(self.about, self.schema, self.keys, read.expression)
+        check_expansion(self.about, len(finished), outputs)
+        named = list(map(pl.Expr.alias, finished, outputs))
+        types = resolved(self.about, partial(results.to_frame().lazy().select, named))
+        return [
+            (Column(name, expr if copy is None else pl.col(copy).alias(name), copy), dtype)
+            for (name, dtype), expr, copy in zip(types.items(), named, copies, strict=True)
+        ]
+
+    def forbid_keys(self, where: str, names: Iterable[str]) -> None:
+        """Check that no aggregate has the name of a key.
+
+        Raises:
+            PlanError: one has.
+        """
+        if repeated := [name for name in names if name in self.keys]:
+            raise PlanError(f"{where}: {listed(repeated)} is a key; name the aggregate with .alias(...)")
+
+    def _results_read(self, finished: Iterable[pl.Expr]) -> pl.Schema:
+        """Return the results of aggregates that are read by expressions."""
+        read = {name for expr in finished for name in expr.meta.root_names()}
+        return pl.Schema(
+            {each.output: each.dtype for each in self.aggregates.values() if each.output in read}
+        )
+
+    def over_group(self, node: Node) -> Node:
         """Return an expression with one value per group, as an expression over the results of aggregates.
 
         Raises:
             PlanError: it has no such value, or one that cannot be kept current.
         """
         if isinstance(node, Renaming):
-            return self.over_group(node.input).alias(name_of(node))
+            name = name_of(node)
+            return Alias(self.over_group(node.input), name)
+        if isinstance(node, AggregateNode):
+            return self._aggregate(node)
         own = own_obstacle(node, self.schema)
         if isinstance(node, Literal) and own:
             self.refuse(own, node)
         if own is None and is_rowwise(node, self.schema) and reads_columns(node):
             self.refuse(_NO_AGGREGATE, node)
         if own and node.name not in LOOKING_UP:
-            return self._aggregate(node).alias(name_of(node))
+            return self._aggregate(node)
         within = operands(node)
         if any(_is_series(each) for each in node.inputs if not _is_in(each, within)):
             self.refuse(_SERIES_SET, node)
-        results = [tree_of(self.over_group(each)) if _is_in(each, within) else each for each in node.inputs]
-        return write(node.with_inputs(results))
+        return node.with_inputs(
+            [self.over_group(each) if _is_in(each, within) else each for each in node.inputs]
+        )
 
-    def _aggregate(self, node: Node) -> pl.Expr:
-        rule = self.rules.get(node.name)
-        result = rule(self, node) if rule else None
+    def _aggregate(self, node: Node) -> Node:
+        """Return an aggregate as an expression over results, under its own name: ``pl.struct`` and others name fields after it."""
+        rule, result = self.rules.of_any.get(node.name), None
+        rows = None if rule else self._rows_of_rule(node)
+        expr = write(node)
+        if rule:
+            result = rule(self, node)
+        elif rows is not None:
+            result = self._of_rows(node, rows, expr)
         if result is None:
-            result = self._additive(node)
-        return self._whole(node) if result is None else result
+            result = self._whole(node, expr)
+        return tree_of(result.alias(output_name(expr)))
 
-    def _additive(self, node: Node) -> pl.Expr | None:
-        """Return the additive aggregate of the core with polars' name, if it has one input that is row by row."""
-        rows = self.rows(node.inputs[0]) if node.name in KINDS and len(node.inputs) == 1 else None
-        return None if rows is None else self.additive(node.name, rows.masked, self.group_dtype(node))
+    def _rows_of_rule(self, node: Node) -> Rows | None:
+        """Return the rows of an aggregate if there is a rule for them, or an additive aggregate of the core of one input."""
+        is_kind = node.name in KINDS and len(node.inputs) == 1
+        return self.rows(node.inputs[0]) if is_kind or node.name in self.rules.of_rows else None
 
-    def _whole(self, node: Node) -> pl.Expr:
+    def _of_rows(self, node: Node, rows: Rows, expr: pl.Expr) -> pl.Expr | None:
+        """Return an aggregate of rows: by its rule, or else the additive aggregate of the core with polars' name."""
+        dtype = self.group_dtype(expr)
+        # A column of type Null is all null, so there is nothing to keep.
+        if dtype == pl.Null:
+            return pl.lit(None)
+        rule = self.rules.of_rows.get(node.name)
+        result = rule(self, rows, node, dtype) if rule else None
+        is_additive = result is None and node.name in KINDS
+        return self.additive(node.name, rows.masked, dtype) if is_additive else result
+
+    def _whole(self, node: Node, expr: pl.Expr) -> pl.Expr:
         """Return an aggregate of all rows of the group, which are sorted by its inputs."""
         arranging = Arranging(self.schema, self.prepare, name_of, self.refuse)
         arranged, standing = arranging.arrange(node)
@@ -141,7 +212,7 @@ class AggregateCompiler:
             self.refuse(_MANY, node)
         if not arranging.inputs:
             self.refuse(SINGLE, node)
-        return self.recomputed(self.group_dtype(node), arranging.inputs, write(arranged), ())
+        return self.recomputed(self.group_dtype(expr), arranging.inputs, write(arranged), ())
 
     # Prepared columns and aggregates.
 
@@ -201,11 +272,13 @@ class AggregateCompiler:
 
     def row_dtype(self, expr: pl.Expr) -> pl.DataType:
         """Return the type of an expression computed row by row."""
+        if expr.meta.is_column() and (name := expr.meta.output_name()) in self.schema:
+            return self.schema[name]
         return resolved(self.about, partial(self.rows_of_schema.select, expr)).dtypes()[0]
 
-    def group_dtype(self, node: Node) -> pl.DataType:
+    def group_dtype(self, expr: pl.Expr) -> pl.DataType:
         """Return the type of an aggregate."""
-        value = write(node).alias("value")
+        value = expr.alias("value")
         if not self.keys:
             return self.row_dtype(value)
         grouped = self.rows_of_schema.group_by(pl.lit(0).alias("key"))
@@ -266,6 +339,17 @@ def _is_series(node: Node) -> bool:
 
 Rule = Callable[[AggregateCompiler, Node], pl.Expr | None]
 """A rule compiles an aggregate; it returns None where the aggregate is computed from the whole group."""
+
+RowsRule = Callable[[AggregateCompiler, Rows, Node, pl.DataType], pl.Expr | None]
+"""A rule for aggregates of one input that is row by row, except for filters and a sort: its rows, and the type of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules by the names of functions; a function without a rule is computed from the whole group, or refused."""
+
+    of_rows: Mapping[str, RowsRule]
+    of_any: Mapping[str, Rule]
 
 
 def name_of(node: Node) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 
 from evercurrent.core.group.aggregates import Distinct
 
-from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rule, SortKey
+from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rules, SortKey
 from .order_insensitive import NO_ORDER
 from .polars_tree import tree_of
 from .polars_writer import write
@@ -19,20 +19,6 @@ _NOT_BOOLEAN: Obstacle = (
     "it aggregates Booleans, and its values are not Booleans",
     "compare them with something",
 )
-
-
-def _of_rows(rule: Callable[[AggregateCompiler, Rows, Node, pl.DataType], pl.Expr | None]) -> Rule:
-    """Return a rule for aggregates of one input that is row by row, except for filters and a sort."""
-
-    def apply(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
-        rows = parts.rows(node.inputs[0])
-        if rows is None:
-            return None
-        dtype = parts.group_dtype(node)
-        # A column of type Null is all null, so there is nothing to keep.
-        return pl.lit(None) if dtype == pl.Null else rule(parts, rows, node, dtype)
-
-    return apply
 
 
 def _len(parts: AggregateCompiler, node: Node) -> pl.Expr:
@@ -105,9 +91,9 @@ def _median(parts: AggregateCompiler, node: Node) -> pl.Expr | None:
 
     Earlier versions did not: a cast gives the median another identity, so that no state is taken over that was computed of theirs.
     """
-    if parts.group_dtype(node) != pl.Float32:
+    if parts.group_dtype(write(node)) != pl.Float32:
         return None
-    return parts.over_group(tree_of(write(node.inputs[0]).cast(pl.Float64).median())).cast(pl.Float32)
+    return write(parts.over_group(tree_of(write(node.inputs[0]).cast(pl.Float64).median()))).cast(pl.Float32)
 
 
 def _moment(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
@@ -184,7 +170,9 @@ def _extreme(
     if rows is None or by is None or not rows.pairs_with(by):
         return None
     keys = [*order(parts, by.value), (rows.value, False, True)]
-    return parts.pick(parts.group_dtype(node), rows.value, keys, by.among(by.value.is_not_null()).where)
+    return parts.pick(
+        parts.group_dtype(write(node)), rows.value, keys, by.among(by.value.is_not_null()).where
+    )
 
 
 def _first(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
@@ -238,34 +226,37 @@ def option(node: Node, name: str) -> Any:
     return node.option(name)
 
 
-RULES: dict[str, Rule] = {
-    "len": _len,
-    "count": _of_rows(_count),
-    "null_count": _of_rows(_null_count),
-    "has_nulls": _of_rows(_has_nulls),
-    "sum": _of_rows(_sum),
-    "mean": _of_rows(_mean),
-    "var": _of_rows(_var),
-    "std": _of_rows(_std),
-    "any": _of_rows(_any),
-    "all": _of_rows(_all),
-    "bitwise_and": _of_rows(_bitwise),
-    "bitwise_or": _of_rows(_bitwise),
-    "bitwise_xor": _of_rows(_bitwise),
-    "n_unique": _of_rows(_n_unique),
-    "min": _of_rows(_min),
-    "max": _of_rows(_max),
-    "max_by": _max_by,
-    "min_by": _min_by,
-    "gather": _get,
-    "first": _of_rows(_first),
-    "first_non_null": _of_rows(_first),
-    "last": _of_rows(_last),
-    "last_non_null": _of_rows(_last),
-    "implode": _of_rows(_listed),
-    "str.join": _of_rows(_joined),
-    "median": _median,
-    "skew": _of_rows(_moment),
-    "kurtosis": _of_rows(_moment),
-}
-"""The rules by the names of functions; a function without a rule is computed from the whole group, or refused."""
+RULES = Rules(
+    of_rows={
+        "count": _count,
+        "null_count": _null_count,
+        "has_nulls": _has_nulls,
+        "sum": _sum,
+        "mean": _mean,
+        "var": _var,
+        "std": _std,
+        "any": _any,
+        "all": _all,
+        "bitwise_and": _bitwise,
+        "bitwise_or": _bitwise,
+        "bitwise_xor": _bitwise,
+        "n_unique": _n_unique,
+        "min": _min,
+        "max": _max,
+        "first": _first,
+        "first_non_null": _first,
+        "last": _last,
+        "last_non_null": _last,
+        "implode": _listed,
+        "str.join": _joined,
+        "skew": _moment,
+        "kurtosis": _moment,
+    },
+    of_any={
+        "len": _len,
+        "max_by": _max_by,
+        "min_by": _min_by,
+        "gather": _get,
+        "median": _median,
+    },
+)

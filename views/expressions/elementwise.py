@@ -79,6 +79,17 @@ def _elementwise(expr: pl.Expr) -> pl.Expr:
     return expr if changed is node else write(changed)
 
 
+def check_elementwise(node: Node) -> None:
+    """Check that the tree of an expression can be rewritten in this way.
+
+    Raises:
+        TooDeepError: it nests too deeply.
+    """
+    changed = _written_out(node)
+    if changed is not node:
+        write(changed)
+
+
 def elementwise_columns(columns: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
     """Return the columns with their expressions rewritten in this way; copies stay as they are."""
     return tuple(
