@@ -23,9 +23,9 @@ from evercurrent.core.group.aggregates import Aggregation, Column, Custom
 from evercurrent.core.group.user_states import Serializer
 
 from ..expressions import (
+    arguments,
     as_expression,
     check_output_names,
-    flattened,
     row_expressions,
 )
 from ..expressions.aggregate_parts import AggregateCompiler
@@ -160,14 +160,15 @@ def aggregation(
     outputs: list[tuple[Column, pl.DataType]] = []
     for name_given in named:
         require_characters(f"{where}: column", name_given)
-    for name, value in [*((None, value) for value in flattened(exprs)), *named.items()]:
+    for name, value in arguments(exprs, named):
         if isinstance(value, AppliedAggregate):
             outputs.append(_user_output(where, parts, value, name))
-        else:
+            continue
+        if isinstance(value, tuple):
             _forbid_pair_of_names(where, name, value)
-            expr = as_expression(where, value)
-            expr = expr if name is None else expr.alias(name)
-            outputs += taken_apart(where, expr, partial(parts.outputs, where))
+        expr = as_expression(where, value)
+        expr = expr if name is None else expr.alias(name)
+        outputs += taken_apart(where, expr, partial(parts.outputs, where))
     compiled = Aggregation(
         prepared=tuple(parts.prepared.values()),
         aggregates=tuple(parts.aggregates.values()),
@@ -232,13 +233,13 @@ def _user_output(
     return Column(output, result.alias(output), result.meta.output_name()), aggregate_of_user.dtype
 
 
-def _forbid_pair_of_names(where: str, name: str | None, value: object) -> None:
+def _forbid_pair_of_names(where: str, name: str | None, value: tuple[object, ...]) -> None:
     """Check that an aggregate is no pair of texts, as pandas has it: polars would take that as a constant list.
 
     Raises:
         PlanError: it is one.
     """
-    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+    if len(value) == 2 and all(isinstance(part, str) for part in value):
         column, function = value
         output = f"{name}=" if name is not None else ""
         raise PlanError(

@@ -131,12 +131,17 @@ def check_output_names(where: str, names: Sequence[str]) -> None:
 # Arguments of users as expressions.
 
 
-def flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
+def _flattened(exprs: tuple[object, ...]) -> tuple[object, ...]:
     """Return the positional arguments of a call in polars' style, where a single list stands for its items."""
     whole = (str, bytes, pl.Expr, pl.Series, pl.DataFrame, Mapping)
     if len(exprs) == 1 and isinstance(exprs[0], Iterable) and not isinstance(exprs[0], whole):
         return exprs if _is_of_spark(exprs[0]) else tuple(exprs[0])
     return exprs
+
+
+def arguments(exprs: tuple[object, ...], named: Mapping[str, object]) -> list[tuple[str | None, object]]:
+    """Return the arguments of a call in polars' style, each with its keyword; positional ones have none."""
+    return [*((None, value) for value in _flattened(exprs)), *named.items()]
 
 
 def _is_of_spark(value: object) -> bool:
@@ -173,10 +178,11 @@ def parsed_expressions(
     where: str, exprs: tuple[object, ...], named: Mapping[str, object]
 ) -> Iterator[pl.Expr]:
     """Yield positional and keyword arguments as expressions, in order."""
-    yield from (as_expression(where, value) for value in flattened(exprs))
-    for name, value in named.items():
-        require_characters(f"{where}: column", name)
-        yield as_expression(where, value).alias(name)
+    for name, value in arguments(exprs, named):
+        if name is not None:
+            require_characters(f"{where}: column", name)
+        expr = as_expression(where, value)
+        yield expr if name is None else expr.alias(name)
 
 
 def column_names(where: str, schema: pl.Schema, selection: object, *, strict: bool = True) -> list[str]:
