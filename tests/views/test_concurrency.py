@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.concurrency.turns import Turn
+from evercurrent.views.concurrency.turns import Guard, Turn
 
 LONG = 60.0
 """Seconds after which something hangs."""
@@ -257,6 +257,33 @@ def in_child(run: Callable[[], None]) -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_lock_that_another_thread_has_is_free_in_a_child() -> None:
+    guard, has_it, may_end = Guard(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with guard.lock:
+            has_it.set()
+            may_end.wait(LONG)
+
+    def take() -> None:
+        assert guard.lock.acquire(timeout=1)
+
+    def take_and_fork() -> None:
+        take()
+        in_child(take)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert has_it.wait(LONG)
+    try:
+        in_child(take_and_fork)
+        assert guard.lock.locked()
+    finally:
+        may_end.set()
+        thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

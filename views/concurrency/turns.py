@@ -23,25 +23,20 @@ PATIENCE = 1.0
 
 IN_AN_EPOCH = "an epoch is being evaluated: a function that a view uses cannot push; push from a subscriber"
 
-_forks = 0
-"""How many forks led to this process since the module was imported."""
-
 
 class Guard:
     """A lock for a few steps that is free in a child made by ``fork``: ``with guard.lock``."""
 
-    __slots__ = ("_forks", "_lock")
+    __slots__ = ("__weakref__", "lock")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._forks = _forks
+        self.lock: threading.Lock = threading.Lock()
+        """The lock itself: an interrupt cannot come between acquiring it and the block that releases it."""
+        _guards.add(self)
 
-    @property
-    def lock(self) -> threading.Lock:
-        """Return the lock itself: an interrupt cannot come between acquiring it and the block that releases it."""
-        if self._forks != _forks:
-            self._lock, self._forks = threading.Lock(), _forks
-        return self._lock
+    def _forked(self) -> None:
+        """Free the lock in a child made by ``fork``, which has one thread."""
+        self.lock = threading.Lock()
 
 
 class Turn:
@@ -171,12 +166,13 @@ class Turn:
             self._deferred.clear()
 
 
+_guards: WeakSet[Guard] = WeakSet()
 _turns: WeakSet[Turn] = WeakSet()
 
 
 def _in_child() -> None:
-    global _forks
-    _forks += 1
+    for guard in _guards:
+        guard._forked()
     for turn in _turns:
         turn._forked()
 
