@@ -27,7 +27,7 @@ from .order_insensitive import SINGLE, Arranging
 from .polars_tree import Expression, output_name, tree_of
 from .polars_writer import write
 from .rowwise import LOOKING_UP, Obstacle, is_rowwise, operands, own_obstacle
-from .showing import shown, text
+from .showing import About, text
 from .tree import Aggregate as AggregateNode
 from .tree import Alias, Call, Literal, Node, Record, Renaming, copied, reads_columns, without_renaming
 
@@ -97,7 +97,7 @@ class AggregateCompiler:
         self.schema = schema
         self.keys = keys
         self.default_order = default_order if default_order in schema else None
-        self.about = ""
+        self.about: About | str = ""
         self.rules = rules
         self.prefix = "__"
         while any(name.startswith(self.prefix) for name in (*schema, *keys)):
@@ -115,7 +115,7 @@ class AggregateCompiler:
             PlanError: the expression is not one of aggregates, cannot be kept current, or is refused by polars; or a key has
                 its name.
         """
-        self.about = f"{where}: {shown(expr)}"
+        self.about = About(where, expr)
         read = output_trees(where, self.schema, expr, hidden=self.keys, python=_PYTHON)
         trees = [self.over_group(node) for node in read.trees]
         copies = list(map(copied, trees))
@@ -266,7 +266,7 @@ class AggregateCompiler:
     def refuse(self, why: Obstacle, node: Node) -> NoReturn:
         """Refuse an expression because of this part of it."""
         part = f": {text(node)}"
-        raise PlanError(f"{self.about.removesuffix(part)}{part}: {why[0]}; {why[1]}")
+        raise PlanError(f"{str(self.about).removesuffix(part)}{part}: {why[0]}; {why[1]}")
 
     # Types, by polars.
 

@@ -21,7 +21,7 @@ from .known_schemas import check_expansion, planned_schema, selected_schema
 from .polars_tree import Expression, UnreadableError
 from .polars_writer import write
 from .rowwise import PYTHON, Obstacle, obstacle
-from .showing import shown
+from .showing import About, shown
 from .tree import Column as ColumnNode
 from .tree import Node, columns_of, copied, without_renaming
 
@@ -310,7 +310,7 @@ def _with_room(where: str, expr: pl.Expr, function: Callable[[pl.Expr], _T]) -> 
     return taken_apart(where, require_shallow(where, expr), function)
 
 
-def _check_typed(about: str, schema: pl.Schema, expression: Expression) -> None:
+def _check_typed(about: About, schema: pl.Schema, expression: Expression) -> None:
     """Check that polars can derive the type without rows: otherwise it depends on the branch that they take."""
     outputs = planned_schema(about, schema, expression)
     if open_types := [name for name, dtype in outputs.items() if dtype == pl.Unknown]:
@@ -320,7 +320,7 @@ def _check_typed(about: str, schema: pl.Schema, expression: Expression) -> None:
         )
 
 
-def _check_elementwise(about: str, schema: pl.Schema, expr: pl.Expr) -> None:
+def _check_elementwise(about: About, schema: pl.Schema, expr: pl.Expr) -> None:
     """Check the compiled form of an expression when a view is declared, as it can no longer be refused later."""
     computed = elementwise(expr)
     if computed is not expr:
@@ -333,7 +333,7 @@ def _row_columns(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
 
 def _columns_of_rows(where: str, schema: pl.Schema, expr: pl.Expr) -> list[Column]:
     read = output_trees(where, schema, expr)
-    trees, about = read.trees, f"{where}: {shown(expr)}"
+    trees, about = read.trees, About(where, expr)
     for reason in filter(None, (obstacle(node, schema) for node in trees)):
         raise PlanError(f"{where if reason.startswith(shown(expr)) else about}: {reason}")
     outputs = selected_schema(about, schema, read.expression)

@@ -17,6 +17,7 @@ from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame
 
 from .polars_tree import Expression
+from .showing import About
 
 MOST = 2000
 """How many entries the cache holds before it is emptied."""
@@ -58,7 +59,7 @@ def read_by(expr: pl.Expr, schema: pl.Schema, besides: Iterable[str] = ()) -> pl
     return pl.Schema({name: schema[name] for name in (*names, *besides) if name in schema})
 
 
-def selected_schema(about: str, schema: pl.Schema, expression: Expression) -> pl.Schema:
+def selected_schema(about: About | str, schema: pl.Schema, expression: Expression) -> pl.Schema:
     """Return the schema that polars has for an expression over rows; do not change it.
 
     Raises:
@@ -75,7 +76,9 @@ def selected_schema(about: str, schema: pl.Schema, expression: Expression) -> pl
     return known_schema("select", schema, expression.form, find)
 
 
-def grouped_schema(about: str, schema: pl.Schema, keys: tuple[str, ...], expression: Expression) -> pl.Schema:
+def grouped_schema(
+    about: About | str, schema: pl.Schema, keys: tuple[str, ...], expression: Expression
+) -> pl.Schema:
     """Return the schema that polars has for an expression in ``group_by(keys).agg``, without the keys; do not change it.
 
     Raises:
@@ -96,7 +99,7 @@ def grouped_schema(about: str, schema: pl.Schema, keys: tuple[str, ...], express
     return pl.Schema(list(grouped.items())[len(keys) :])
 
 
-def check_expansion(about: str, ours: pl.Schema | int, polars: pl.Schema) -> None:
+def check_expansion(about: About | str, ours: pl.Schema | int, polars: pl.Schema) -> None:
     """Check that an expression was expanded as polars expands it: to as many columns, or to the same schema.
 
     Raises:
@@ -118,7 +121,7 @@ def _is_quantile_of_dates(schema: pl.Schema, expression: Expression) -> bool:
     return pl.Date in types and has_quantiles and form is not None and b"Quantile" in form
 
 
-def planned_schema(about: str, schema: pl.Schema, expression: Expression) -> pl.Schema:
+def planned_schema(about: About | str, schema: pl.Schema, expression: Expression) -> pl.Schema:
     """Return the schema of an expression without evaluating it: types that depend on the rows are ``pl.Unknown``.
 
     Raises:
@@ -134,7 +137,7 @@ def planned_schema(about: str, schema: pl.Schema, expression: Expression) -> pl.
     )
 
 
-def evaluated(about: str, schema: pl.Schema, query: Callable[[Any], Any]) -> pl.Schema:
+def evaluated(about: About | str, schema: pl.Schema, query: Callable[[Any], Any]) -> pl.Schema:
     """Return the schema of a query over a frame of this schema, by running it on frames without rows or with nulls only.
 
     ``query`` takes a frame, eager or lazy, and returns one.
@@ -159,7 +162,7 @@ def evaluated(about: str, schema: pl.Schema, query: Callable[[Any], Any]) -> pl.
     return resolved(about, lambda: query(again))
 
 
-def resolved(about: str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.Schema:
+def resolved(about: About | str, make: Callable[[], pl.DataFrame | pl.LazyFrame]) -> pl.Schema:
     """Return the schema of a frame; of a lazy one polars derives it without running the query.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -35,6 +36,17 @@ def shown(expr: pl.Expr) -> str:
             elif not before or re.search(r"(?<!\w)\($", before):
                 letters[start], letters[place] = "(", ")"
     return "".join(letters)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The beginning of messages about an expression in a call; the expression is printed where there is a message only."""
+
+    where: str
+    expr: pl.Expr
+
+    def __str__(self) -> str:
+        return f"{self.where}: {shown(self.expr)}"
 
 
 def text(node: Node) -> str:
