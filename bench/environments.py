@@ -19,7 +19,7 @@ OLDEST_JAVA = 11
 
 
 class UnavailableError(Exception):
-    """The peer cannot run here; the message says why."""
+    """The peer cannot run here; the message is the reason."""
 
 
 @dataclass(frozen=True)

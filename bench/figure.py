@@ -121,7 +121,7 @@ def failure(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def judge(target: Target, measured: Spread | None, unjudged: str = "") -> Verdict:
-    """Put the median beside the target. `unjudged` says why this run cannot decide: other sizes."""
+    """Put the median beside the target. `unjudged` is the reason why this run cannot decide: other sizes."""
     if measured is None:
         return Verdict(target, None, "not judged", unjudged or "not measured")
     if unjudged:

@@ -1,4 +1,4 @@
-"""What a measured program says when it is done: one JSON object, alone on its line. Standard library only."""
+"""What a measured program prints when it is done: one JSON object, alone on its line. Standard library only."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ and then, for a share of the time that the law had, those that are least like th
 ``planted.py`` are planted: what as many random examples find as the law has, the chosen ones find too, or get the one that finds it.
 So it is with ``--mutants`` more faults, which are drawn from all places of the functions that the law runs.
 
-``--applies`` says how many of the examples that are kept of each law still apply, and fails if one does not.
+``--applies`` reports how many of the examples that are kept of each law still apply, and fails if one does not.
 """
 
 from __future__ import annotations
@@ -356,7 +356,9 @@ def main() -> int:
         "--plants", action="store_true", help="choose nothing anew, only look which plants are found"
     )
     options.add_argument(
-        "--applies", action="store_true", help="choose nothing, only say how many of those kept still apply"
+        "--applies",
+        action="store_true",
+        help="choose nothing, only report how many of those kept still apply",
     )
     options.add_argument(
         "laws",

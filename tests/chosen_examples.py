@@ -120,11 +120,11 @@ def with_seed(law: Any, seed: int) -> Iterator[None]:
 
 def run_chosen(law: Any, arguments: Mapping[str, Any], outcome: Outcome, *, shrinks: bool = True) -> None:
     """Run the examples that are kept of this law, each once, and note which of them applied."""
-    wanted = set(outcome.chosen.examples)
+    examples = set(outcome.chosen.examples)
 
     def observe(data: ConjectureData) -> None:
         made = choices_to_bytes(data.choices)
-        if made in wanted:
+        if made in examples:
             outcome.applied.add(made)
 
     with (

@@ -48,7 +48,7 @@ BETWEEN_COLLECTIONS = 10_000
 """So many objects more than before, and Python looks for garbage: few of an example are left by then."""
 
 WAIT_FOR_THE_DISK = ("store/", "durability/test_power_failure.py")
-"""Tests of what is on the disk when it is said to be there."""
+"""Tests of what is on the disk when it is reported as written."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     """With ``--dist loadgroup`` the tests of a file go to one worker, and all that share a session of Spark, or another process.
 
-    What a file computes once is then computed once, and there is little to hand out. Marks would say so too, but pytest-xdist 3.8
+    What a file computes once is then computed once, and there is little to hand out. Marks would serve as well, but pytest-xdist 3.8
     writes them into names where pytest 9.2 does not look.
     """
     if config.getvalue("dist") != "loadgroup":
@@ -116,7 +116,7 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return together(nodeid)
 
-    config.option.loadscopereorder = False  # By number of tests, which says nothing of how long they take.
+    config.option.loadscopereorder = False  # By number of tests, which does not show how long they take.
     return Together(config, log)
 
 
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Hold the engines of our transcripts to what ``check_steps`` asks of every engine: operators, deltas and contents."""
+    """Hold the engines of our transcripts to what ``check_steps`` checks in every engine: operators, deltas and contents."""
     if not isinstance(item, TranscriptItem):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
@@ -182,7 +182,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say in a line how many tests are skipped in a clone that lacks the folder beside it, and what is to be chosen anew."""
+    """Print in a line how many tests are skipped in a clone that lacks the folder beside it, and what is to be chosen anew."""
     lapsed = [
         report.nodeid
         for report in terminalreporter.getreports("passed")
@@ -199,6 +199,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     cases, data = (sum(name in reason for reason in reasons) for name in ("shared/cases", "shared/data"))
     if cases or data:
         terminalreporter.write_line(
-            f"{cases + data} tests are skipped for want of what lies beside the repository: "
+            f"{cases + data} tests are skipped, as these files do not lie beside the repository: "
             f"{cases} of ../shared/cases, {data} of ../shared/data"
         )

@@ -26,7 +26,7 @@ IN_ANOTHER_PROCESS = (
     "test_another_process_gives_the_same_bytes",
     "test_identities_are_the_same_in_another_process",
 )
-"""Tests that ask the same process, see ``other_process``."""
+"""Tests that use the same process, see ``other_process``."""
 
 
 WITH_ANOTHER = {

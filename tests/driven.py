@@ -168,7 +168,7 @@ def value_bytes(frame: pl.DataFrame) -> bytes:
     """The values of a frame that was read out of states, to be compared byte by byte.
 
     Such a frame is cut out of columns of states, which are others after a restart: bits behind the last value, and whether
-    it is said of each value that it is no null, are left open by Arrow and follow from these.
+    each value is declared to be no null, are left open by Arrow and follow from these.
     """
     return frame_bytes(pl.DataFrame(frame.to_dict(as_series=False), frame.schema))
 

@@ -1,4 +1,4 @@
-"""A store that fails on purpose, at its n-th operation: for tests that say "for every n".
+"""A store that fails on purpose, at its n-th operation: for tests "for every n".
 
 for n in itertools.count():
     store = FailingStore(LocalStore(folder), fail_at=n)

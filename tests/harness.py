@@ -77,11 +77,11 @@ def check_steps(
         deltas = list(view.deltas(since=epoch - 1))
         for delta in deltas:
             assert_consolidated(delta, epoch)
-        wanted = {tuple(map(freeze, row)): diff for row, diff in expected}
-        assert len(wanted) == len(expected), "a row stands twice in what is expected"
+        diffs = {tuple(map(freeze, row)): diff for row, diff in expected}
+        assert len(diffs) == len(expected), "a row stands twice in what is expected"
         found = summed(deltas)
-        assert found == wanted, f"step {number}: {pushed} gave {found}, not {wanted}"
-        for row, diff in wanted.items():
+        assert found == diffs, f"step {number}: {pushed} gave {found}, not {diffs}"
+        for row, diff in diffs.items():
             total[row] = total.get(row, 0) + diff
         assert contents(view).counts == {row: diff for row, diff in total.items() if diff > 0}
 
@@ -137,9 +137,9 @@ def check(case: Case) -> Running:
     running = Running(case)
     totals: dict[str, dict[Row, int]] = {name: {} for name in running.views}
     for until in range(1 + len(case.epochs)):
-        wanted = case.expected(until)  # First: of what is too large for the oracle, the engine gets nothing.
+        by_view = case.expected(until)  # First: of what is too large for the oracle, the engine gets nothing.
         epoch = running.push(case.epochs[until - 1]) if until else 0
-        for name, expected in wanted.items():
+        for name, expected in by_view.items():
             view = running.views[name]
             assert view.schema == expected.schema, name
             deltas = list(view.deltas(since=epoch - 1))

@@ -136,7 +136,7 @@ class Bag:
         return frame_of(self.schema, self.counts)
 
     def expanded(self) -> pl.DataFrame:
-        """Each row as often as its diff says."""
+        """Each row as often as its diff counts."""
         assert all(n > 0 for n in self.diffs), "only a collection without negative rows can be expanded"
         if sum(self.diffs) > LARGEST:
             raise TooLargeError
@@ -255,7 +255,7 @@ class Bag:
         )
 
     def join(self, other: Bag, on: Any = None, how: str = "inner", **options: Any) -> Bag:
-        """polars' join of the distinct rows; a matched pair counts as often as the product says."""
+        """polars' join of the distinct rows; a matched pair counts as often as the product of their counts."""
         left, right = _tagged(self, "#left"), _tagged(other, "#right")
         if how != "cross":
             # A second key keeps polars from its merge of sorted keys, in which NaN does not match NaN.

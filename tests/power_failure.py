@@ -43,7 +43,7 @@ class Synced:
                 self.bytes[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
 
     def survive(self, place: Path, lost: Loss) -> None:
-        """What a power failure leaves, at a new place; ``lost(path, content)`` says what is left of unsynced bytes."""
+        """What a power failure leaves, at a new place; ``lost(path, content)`` returns what is left of unsynced bytes."""
         shutil.rmtree(place, ignore_errors=True)
         with self._guard:  # At one instant: nothing is synced meanwhile.
             self._survive(str(self.folder), place, lost)

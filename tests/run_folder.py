@@ -57,7 +57,7 @@ def variables(folder: Path | str) -> Mapping[str, str]:
         "TMPDIR": str(folder),
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_SUBMIT_OPTS": java_options(folder),
-        # Of the Java that only says how the next one is started.
+        # Of the Java that only prints how the next one is started.
         "SPARK_LAUNCHER_OPTS": f"{java_options(folder)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
@@ -65,7 +65,7 @@ def variables(folder: Path | str) -> Mapping[str, str]:
 def place() -> Path:
     """Where the folder of a run is: in memory, as the many small files of stores take a tenth less processor time there.
 
-    On the disk it is where ``TMPDIR`` says so, in the long profile, where memory is short, and where programs may not be
+    On the disk it is where ``TMPDIR`` is set, in the long profile, where memory is short, and where programs may not be
     started in memory.
     """
     on_disk = Path(tempfile.gettempdir())
@@ -85,7 +85,7 @@ def has_room(folder: Path) -> bool:
 
 
 def free_memory() -> int:
-    """How many bytes of memory processes could have now; none where Linux does not say so."""
+    """How many bytes of memory processes could have now; none where Linux does not report it."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text("ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -128,11 +128,11 @@ def end(folder: Path, *, passed: bool) -> None:
 
 def started_in(folder: Path) -> Iterator[int]:
     """The processes whose temporary folder this is, on Linux."""
-    wanted = f"TMPDIR={folder}".encode()
+    variable = f"TMPDIR={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         # Those of others cannot be read, and some end meanwhile.
         with suppress(OSError):
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
+            if variable in (process / "environ").read_bytes().split(b"\0"):
                 yield int(process.name)
 
 

@@ -1,4 +1,4 @@
-"""The modules of the three layers as syntax trees: what their names mean, and for which classes they ask."""
+"""The modules of the three layers as syntax trees: what their names mean, and for which classes they test."""
 
 import ast
 import gc
@@ -51,7 +51,7 @@ def modules() -> dict[str, Path]:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Classes that say everything about themselves: a subclass of ``base`` is asked for by name in ``own`` alone."""
+    """Classes that declare everything about themselves: a subclass of ``base`` is tested for by name in ``own`` alone."""
 
     base: str
     """The class that they all are, by module and name."""
@@ -60,7 +60,7 @@ class Family:
     own: tuple[str, ...] = ()
     """Those that are not, although they are among these."""
     types: tuple[str, ...] = ()
-    """Those of the family that stand for all of it: anyone may ask for them, to check what a user gave."""
+    """Those of the family that stand for all of it: any module may test for them, to check what a user gave."""
 
 
 OPERATORS = Family(f"{PACKAGE}.core.state.operator_contract.Operator", LAYERS)
@@ -145,7 +145,7 @@ def classes_in(node: ast.expr) -> Iterator[ast.expr]:
 
 @cache
 def tested_classes(tree: ast.AST) -> tuple[tuple[int, ast.expr, str], ...]:
-    """The classes that a module asks for, with their lines and as they are written."""
+    """The classes that a module tests for, with their lines and as they are written."""
     return tuple((line, each, ast.unparse(each)) for line, each in _tested_classes(tree))
 
 
@@ -165,7 +165,7 @@ def _tested_classes(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
 
 
 def class_tests_in(family: Family, module: str, tree: ast.AST, names: dict[str, str]) -> list[str]:
-    """Where a module asks for a class of a family, other than those that it defines itself."""
+    """Where a module tests for a class of a family, other than those that it defines itself."""
     return [
         f"{module}:{line}: {written}"
         for line, each, written in tested_classes(tree)

@@ -93,7 +93,9 @@ def test_each_file_is_named() -> None:
         for path in sorted((ROOT / layer).rglob("*.py"))
         if path.name != "__init__.py"
     ]
-    assert [file for file in files if file not in named] == [], "say in the section of its room what is in it"
+    assert [file for file in files if file not in named] == [], (
+        "describe in the section of its room what is in it"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

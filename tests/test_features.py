@@ -132,7 +132,7 @@ def test_a017_combining_in_parts_first_changes_nothing() -> None:
 
 
 def summing(**more: Callable[..., Any]) -> Any:
-    """A user's sum, with how often it was asked to add."""
+    """A user's sum, with how often it was called to add."""
     return ec.aggregate(
         create=lambda: 0,
         add=lambda state, values: state + values.sum(),

@@ -103,7 +103,7 @@ NOT_IN_CORE = {"random", "secrets", "time", "uuid"}
 MEASURE = {"evercurrent.core.circuit.circuit"}
 """May import ``time`` all the same: what is measured there decides nothing."""
 
-NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def package_of(module: str) -> str:
 
 
 def is_foreign(found: Import) -> bool:
-    """Whether an import is of a library that the layer must not know."""
+    """Whether an import is of a library that the layer must not use."""
     top = found.target.split(".")[0]
     if found.level or top == PACKAGE or not found.source_layer:
         return False
@@ -245,7 +245,7 @@ def test_relative_inside_a_layer_and_absolute_across():
     assert listed(found for found in imports() if is_spelled_wrong(found)) == []
 
 
-def test_each_layer_knows_only_its_libraries():
+def test_each_layer_imports_only_its_libraries():
     assert listed(found for found in imports() if is_foreign(found)) == []
 
 
@@ -306,9 +306,7 @@ def test_names_of_files():
     stems = {path.parent if path.stem in ("__init__", "__main__") else path for path in paths}
     taken = sorted(str(path.relative_to(ROOT)) for path in stems if path.stem in sys.stdlib_module_names)
     assert taken == []
-    empty = sorted(
-        str(path.relative_to(ROOT)) for path in stems if path.stem.strip("_") in NAMES_THAT_SAY_NOTHING
-    )
+    empty = sorted(str(path.relative_to(ROOT)) for path in stems if path.stem.strip("_") in EMPTY_NAMES)
     assert empty == []
 
 
@@ -409,7 +407,7 @@ POLARS_FORM = {
         "polars_writer",
     )
 }
-"""The modules that know how polars writes expressions; the other words of that form are in no other."""
+"""The modules that handle the form in which polars writes expressions; the other words of that form are in no other."""
 
 FORM_WORDS = (
     "AnonymousFunction",
@@ -424,7 +422,7 @@ FORM_WORDS = (
 FORM_CALLS = {"deserialize", "serialize"}
 
 
-def test_nobody_else_knows_how_polars_writes_expressions():
+def test_no_other_module_reads_the_form_in_which_polars_writes_expressions():
     for module, path in modules().items():
         if module.removeprefix(f"{PACKAGE}.") in POLARS_FORM:
             continue
@@ -435,11 +433,11 @@ def test_nobody_else_knows_how_polars_writes_expressions():
             assert called.isdisjoint(FORM_CALLS), module
 
 
-# Who asks for the class of what.
+# Which modules test for which classes.
 
 
 @pytest.mark.parametrize("family", [OPERATORS, PLAN_NODES, *KINDS], ids=lambda family: family.base)
-def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Family):
+def test_an_operator_and_a_plan_node_declare_everything_about_themselves(family: Family):
     assert len(members_of(family)) > (4 if family in KINDS else 10)
     found = [
         line
@@ -447,11 +445,11 @@ def test_an_operator_and_a_plan_node_say_everything_about_themselves(family: Fam
         if is_held(family, module)
         for line in class_tests_in(family, module, tree, names)
     ]
-    assert found == [], "say it with a member of the base class"
+    assert found == [], "declare it with a member of the base class"
 
 
 WITH_MEMBERS = ("operator", "watermark", "specification", "trigger", "window", "clock", "aggregate")
-"""Of what is called so, nobody asks which members it has."""
+"""No module looks up which members something has that is called so."""
 
 
 def is_of_a_kind(written: str) -> bool:
@@ -459,7 +457,7 @@ def is_of_a_kind(written: str) -> bool:
     return "operator" in written or any(word in written.split(".")[-1] for word in WITH_MEMBERS)
 
 
-def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
+def test_no_module_looks_up_which_members_an_operator_or_a_kind_has():
     found = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module, (tree, _) in trees().items()
@@ -512,7 +510,7 @@ def test_nobody_asks_an_operator_or_a_kind_what_members_it_has():
         ),
     ],
 )
-def test_finds_who_asks_for_a_class(family: Family, source: str):
+def test_finds_who_tests_for_a_class(family: Family, source: str):
     module, tree = f"{PACKAGE}.views.engine.engine", tree_of(source)
     assert is_held(family, module)
     assert len(class_tests_in(family, module, tree, names_in(module, Path("x.py"), tree))) >= 1

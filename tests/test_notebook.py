@@ -49,7 +49,7 @@ def test_each_cell_can_be_run_twice_in_a_row(notebook: dict[str, Any]) -> None:
 
 
 def test_it_is_a_notebook_of_jupyter(notebook: dict[str, Any]) -> None:
-    """With what its format asks of each cell, the ids of which differ."""
+    """With what its format requires of each cell, the ids of which differ."""
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
     for cell in notebook["cells"]:

@@ -101,7 +101,7 @@ def test_rows_that_are_pushed_are_read_without_pandas():
     assert "pandas" not in loaded
 
 
-def test_a_plan_is_a_graph_of_networkx_when_it_is_asked_for():
+def test_a_plan_is_a_graph_of_networkx_on_request():
     engine = evercurrent.Engine()
     source = engine.source("numbers", {"n": pl.Int64})
     engine.view("both", evercurrent.concat([source, source.filter(pl.col("n") > 1)]))
@@ -123,12 +123,12 @@ def locked(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
-    [(name, asked) for name in LOCKS for asked in NEEDED]
-    + [("requirements.lock", asked) for asked in DEVELOPMENT],
+    ("name", "needed"),
+    [(name, needed) for name in LOCKS for needed in NEEDED]
+    + [("requirements.lock", needed) for needed in DEVELOPMENT],
 )
-def test_lock_fits_the_project(name, asked):
-    requirement = Requirement(asked)
+def test_lock_fits_the_project(name, needed):
+    requirement = Requirement(needed)
     assert requirement.specifier.contains(locked(name)[canonicalize_name(requirement.name)]), (
         "run `make lock`"
     )
@@ -138,8 +138,8 @@ SETS = tomllib.loads((ROOT / "tests" / "versions" / "sets.toml").read_text("utf-
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 RANGES = {
     requirement.name: requirement.specifier
-    for asked in (*PROJECT["project"]["dependencies"], *EXTRAS["cli"], *EXTRAS["spark"])
-    if (requirement := Requirement(asked)).name in SETS[0]
+    for needed in (*PROJECT["project"]["dependencies"], *EXTRAS["cli"], *EXTRAS["spark"])
+    if (requirement := Requirement(needed)).name in SETS[0]
 }
 
 

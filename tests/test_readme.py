@@ -1,4 +1,4 @@
-"""What the front pages say is true: their Python runs and prints what they show, their commands and files exist."""
+"""What the front pages state is true: their Python runs and prints what they show, their commands and files exist."""
 
 import contextlib
 import io

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize("library", ["rich", "typer"])
-def test_the_command_without_its_libraries_says_what_to_type(library):
+def test_the_command_without_its_libraries_names_what_to_type(library):
     code = f"import sys; sys.modules[{library!r}] = None\nfrom evercurrent.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -54,16 +54,18 @@ REQUIRES = [
 
 
 @pytest.mark.parametrize(
-    ("extra", "wanted"),
+    ("extra", "libraries"),
     [
         ("cli", ["rich<16,>=13.9"]),
         ("spark-connect", ["grpcio>=1.76", "pyspark<4.4,>=4.0"]),
         ("unknown", [".[unknown]"]),
     ],
 )
-def test_before_it_is_published_the_libraries_of_an_extra_are_installed_by_name(monkeypatch, extra, wanted):
+def test_before_it_is_published_the_libraries_of_an_extra_are_installed_by_name(
+    monkeypatch, extra, libraries
+):
     monkeypatch.setattr(release, "requires", lambda name: REQUIRES)
-    assert shlex.split(install_command(extra)) == [sys.executable, "-m", "pip", "install", *wanted]
+    assert shlex.split(install_command(extra)) == [sys.executable, "-m", "pip", "install", *libraries]
 
 
 def test_where_it_is_not_installed_its_checkout_is(monkeypatch):
@@ -80,12 +82,12 @@ def test_when_it_is_published_an_extra_is_installed_by_its_name(monkeypatch):
 
 
 BY_NAME = re.compile(r"pip install [^\n]*(?<![\w/.])evercurrent(?![\w.-]*\.whl)|(?<![\w.])evercurrent\[[a-z]")
-"""The package or an extra asked for by the package's name, which an index has to know."""
+"""The package or an extra named by the package's name, which an index has to have."""
 
 WHERE_IT_IS_DECIDED = {"core/data/release.py"}
 
 
-def test_pages_and_errors_say_what_can_be_typed_today():
+def test_pages_and_errors_name_what_can_be_typed_today():
     """On the day of publication ``PUBLISHED`` changes, and this names the pages that go with it."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     code = [
@@ -94,7 +96,7 @@ def test_pages_and_errors_say_what_can_be_typed_today():
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in {*pages, *code}}
     by_name = {name for name, text in texts.items() if BY_NAME.search(text)} - WHERE_IT_IS_DECIDED
     if release.PUBLISHED:
-        assert "README.md" in by_name, "it can be installed by its name: say so"
+        assert "README.md" in by_name, "it can be installed by its name: write so"
     else:
         assert sorted(by_name) == []
 
@@ -124,5 +126,5 @@ def test_wheels_that_a_page_names_are_of_this_version(page):
         ("pip install dist/evercurrent-0.1.0-py3-none-any.whl", False),
     ],
 )
-def test_finds_what_asks_an_index(text, found):
+def test_finds_what_needs_an_index(text, found):
     assert bool(BY_NAME.search(text)) == found

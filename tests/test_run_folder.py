@@ -63,7 +63,7 @@ def test_it_is_in_memory_where_there_is_enough(tmp_path: Path, monkeypatch: pyte
             assert place() == on_disk, variable
 
 
-@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says how much memory is free")
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux reports how much memory is free")
 def test_free_memory_is_known_on_linux() -> None:
     assert 2**20 < run_folder.free_memory() < 2**50
 

@@ -1,4 +1,4 @@
-"""Processes that tests start do not wait for the disk, and this one does as ``conftest.py`` says."""
+"""Processes that tests start do not wait for the disk, and this one does as ``conftest.py`` sets it."""
 
 from __future__ import annotations
 

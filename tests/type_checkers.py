@@ -58,7 +58,7 @@ def strict_pyright(folder: Path) -> Objections:
 
 
 def incomplete_types(imports: str, folder: Path) -> tuple[set[str], dict[str, list[str]]]:
-    """Return the names that pyright verifies, and those whose types another checker would have to infer, or cannot know: with the reasons.
+    """Return the names that pyright verifies, and those whose types another checker would have to infer, or cannot have: with the reasons.
 
     They are what the imports bring into the package ``ever``, which is written into the folder, and all that the types of these
     refer to. To verify all modules of the library takes twice as long. What is unknown as the types of other libraries are does

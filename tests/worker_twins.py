@@ -1,4 +1,4 @@
-"""An engine that has every epoch evaluated by workers too, and compares what both say."""
+"""An engine that has every epoch evaluated by workers too, and compares what both emit."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class WorkerTwinRunning(Running):
                 for result in (other, own)
             )
             assert emitted == own_delta, (
-                f"epoch {now.epoch}, view {name}: workers say {emitted}, the engine {own_delta}"
+                f"epoch {now.epoch}, view {name}: workers emit {emitted}, the engine {own_delta}"
             )
             held, own_contents = (counted([one.contents[name].contents()]) for one in (self._other, compiled))
             assert held == own_contents, (

@@ -1,4 +1,4 @@
-"""What does a micro-batch of one row cost, beside the least that Spark asks for any micro-batch?"""
+"""What does a micro-batch of one row cost, beside the least that Spark takes for any micro-batch?"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class FilesInOrder(StatefulSourcePartition):  # type: ignore[misc]
         self.files = iter(files)
 
     def next_batch(self) -> list[tuple[str, int]]:
-        file = next(self.files)  # its StopIteration is how a source says that it has ended
+        file = next(self.files)  # by its StopIteration a source ends
         with file.open(newline="") as lines:
             reader = csv.reader(lines)
             next(reader)

@@ -4,7 +4,7 @@ Measured: from the declaration of the input to the end of the run. Not measured:
 imports. The folder is read with mode="static": all files are there, none will follow, so that the run ends
 by itself and waits for nobody. With one worker Pathway still takes every file as an epoch of its own, with
 retractions between them; with more workers it may fold several files into one epoch, which is less work:
-the reply says how many epochs there were. The number of workers is set by the environment variable
+the reply contains how many epochs there were. The number of workers is set by the environment variable
 PATHWAY_THREADS.
 """
 

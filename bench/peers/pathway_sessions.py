@@ -3,7 +3,7 @@
 Measured: from the declaration of the input to the end of the run. Not measured: start of the process,
 imports. The folder is read with mode="static": all files are there, none will follow, so that the run ends
 by itself and waits for nobody; with one worker every file of this size is an epoch of its own, with
-retractions between them (smaller ones it may fold together: the reply says how many epochs there were). Times
+retractions between them (smaller ones it may fold together: the reply contains how many epochs there were). Times
 are integers, as in the files. Its sessions end where the next row is `max_gap` or more away, as ours do. The
 number of workers is set by the environment variable PATHWAY_THREADS.
 """

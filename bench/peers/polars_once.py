@@ -1,7 +1,7 @@
 """The floor: polars reads all files and evaluates the chain once, as one lazy query.
 
 Measured: from before the first file is opened to the histogram as a frame. Not measured: start of the
-process, imports. Nothing is maintained: this is what the answer costs when nobody asks before the end.
+process, imports. Nothing is maintained: this is what the answer costs when nobody reads it before the end.
 """
 
 from __future__ import annotations

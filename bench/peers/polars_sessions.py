@@ -1,7 +1,7 @@
 """The floor: polars reads all files, finds the sessions and counts them by their pages, as one query.
 
 Measured: from before the first file is opened to the histogram as a frame. Not measured: start of the
-process, imports. Nothing is maintained: this is what the answer costs when nobody asks before the end. A
+process, imports. Nothing is maintained: this is what the answer costs when nobody reads it before the end. A
 session ends where the next hit of its key is the gap or more away; the rows are sorted once, and the sessions
 are counted by runs of equal numbers.
 """

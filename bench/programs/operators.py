@@ -128,7 +128,7 @@ def own_windows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def merge_as_sessions(windows: pl.DataFrame) -> pl.DataFrame:
-    """Merge as sessions do, by a function that the engine does not know."""
+    """Merge as sessions do, by a function that the engine cannot look into."""
     return ec.merge_overlapping(windows)
 
 

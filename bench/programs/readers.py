@@ -1,7 +1,7 @@
 """The cost of an epoch while others read: the chain over 100,000 keys, and threads that take snapshots without pause.
 
 Loaded first: every key once. Then 20 epochs that are not counted, then the measured ones, keys uniform over all.
-Measured: each call of `push`, alone. The threads ask for one view, the histogram (small) or the counts by key (a row for
+Measured: each call of `push`, alone. The threads read one view, the histogram (small) or the counts by key (a row for
 each key), and end when the last epoch is done; how many snapshots they took, and of how many epochs, is reported too. One
 snapshot of before the last epochs, and the deltas since, are added up and compared with the view at the end.
 """

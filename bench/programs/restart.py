@@ -2,7 +2,7 @@
 
 `make` loads every key once, in epochs of 500,000 rows, and ends. `start` is measured: from the making of the engine,
 with source and views declared, until the view has been read, and until an epoch of 10,000 rows has been pushed and is
-on disk. Imports are reported beside it. With `--cold` the system is asked to drop the pages of the checkpoint first, as after a start
+on disk. Imports are reported beside it. With `--cold` the system is made to drop the pages of the checkpoint first, as after a start
 of the machine. What was read and pushed is compared with what has to be there.
 """
 

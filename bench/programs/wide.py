@@ -1,7 +1,7 @@
 """What does an epoch cost that touches one of many views? Pushes of one row, with so many views and with one.
 
 `sources`: each view is a count and sum by key of a source of its own, and the row is for one of them. `filters`: all views
-are over one source, each behind a filter of its own, and one of the filters, which ask for one value of a column each, lets the row pass.
+are over one source, each behind a filter of its own, and the row passes one of the filters, each of which compares a column with one value.
 Both engines are in one process and take turns, so the quotient is of the same minute. First 50 epochs of each that are not
 counted. Measured: each call of `push`, alone. Not measured: declaring, the first epoch. At the end all views are compared.
 """

@@ -95,7 +95,9 @@ def test_right_or_refused_by_name(state: str, tmp_path: Path) -> None:
     numbers = count()
 
     def copied() -> Path:
-        path = tmp_path / f"copy {next(numbers)}"  # What a process knows of a file, it knows by its place.
+        path = (
+            tmp_path / f"copy {next(numbers)}"
+        )  # What a process remembers of a file, it remembers by its path.
         shutil.copytree(kept.path, path)
         return path
 

@@ -1,4 +1,4 @@
-"""Plans may be deep: whatever can be asked of a plan and of an engine can be asked of chains longer than Python's stack."""
+"""Plans may be deep: whatever works for a plan and for an engine works for chains longer than Python's stack."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_watermark_over_many_sources_is_the_least_of_all() -> None:
     assert view.read()["n"].to_list() == [1]
 
 
-def test_names_of_views_on_the_way_are_said() -> None:
+def test_names_of_views_on_the_way_are_shown() -> None:
     engine = ec.Engine()
     rows = engine.source("rows", COLUMNS)
     near = engine.view("near", rows.filter(pl.col("x") > 0)).filter(pl.col("x") > 1)

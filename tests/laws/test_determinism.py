@@ -64,7 +64,7 @@ def test_a_replay_gives_the_same_bytes(case: Case) -> None:
     assert written(case) == written(case)
 
 
-def test_the_large_case_says_something() -> None:
+def test_the_large_case_emits_much() -> None:
     assert len(written(large_case())) > 100_000
 
 

@@ -1,4 +1,4 @@
-"""Law: an epoch that fails says the same with workers as without, and changes nothing in either."""
+"""Law: an epoch that fails raises the same error with workers as without, and changes nothing in either."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ INF = float("inf")
 
 
 def observed(both: Both) -> tuple[Any, ...]:
-    """All that outlives an epoch. Entries, not bytes: polars learns the size of its texts when they are read."""
+    """All that outlives an epoch. Entries, not bytes: polars computes the size of its texts when they are read."""
     engine = both.engine
     views = [
         (view.epoch, repr(view.read().rows()), repr([f.rows() for f in view.deltas()]))
@@ -49,13 +49,13 @@ def check_faults_everywhere(run: Run) -> int:
         for state in circuit.states:
             # The last node raises too: not every state is written to in every epoch.
             with (
-                raising_state(state, after=after) as asked,
+                raising_state(state, after=after) as raised,
                 raising_node(circuit.nodes[-1], after=True),
                 pytest.raises(FaultError),
             ):
                 both.push(last)
             assert observed(both) == before, state
-            faults += len(asked)
+            faults += len(raised)
     assert received == []
     both.push(last)
     # Read at the same place: an epoch goes on from runs that a reader has merged.

@@ -78,7 +78,7 @@ def results() -> str:
     return hashlib.sha256(b"".join(written(large(setup)) for setup in SETUPS)).hexdigest()
 
 
-def test_the_large_runs_say_something() -> None:
+def test_the_large_runs_emit_much() -> None:
     for setup in SETUPS:
         run = large(setup)
         assert len(written(Run(setup, run.epochs[:9], run.origin))) > 10_000, setup

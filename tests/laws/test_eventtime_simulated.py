@@ -1,4 +1,4 @@
-"""The first law of event time: windows, triggers, panes and lateness are what a brute-force simulator says they are."""
+"""The first law of event time: windows, triggers, panes and lateness are those of a brute-force simulator."""
 
 import hypothesis.strategies as st
 import pytest

@@ -24,7 +24,7 @@ INF = float("inf")
 
 
 def left_over(both: Both) -> dict[str, int]:
-    """Entries of states, without the contents of views and what sources know of their rows."""
+    """Entries of states, without the contents of views and what sources keep of their rows."""
     found: dict[str, int] = {}
     for node in circuit_of(both.engine).nodes:
         is_of_source = node.name == "a" and not isinstance(node.operator, Append)

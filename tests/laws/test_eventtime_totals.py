@@ -1,4 +1,4 @@
-"""What windows say on the way depends on order, batches and triggers; what they come to does not."""
+"""What windows emit on the way depends on order, batches and triggers; what they come to does not."""
 
 from __future__ import annotations
 
@@ -183,10 +183,10 @@ def test_sessions_are_those_of_all_rows_after_every_epoch(data: st.DataObject, g
         held.update(came)
         held.subtract(gone)
         found = Counter(tuple(map(run.seconds, row)) for row in view.read().iter_rows())
-        wanted = Counter(
+        expected = Counter(
             {(k, run.origin + a, run.origin + b, n): c for (k, a, b, n), c in sessions_of(held, gap).items()}
         )
-        assert found == wanted
+        assert found == expected
 
 
 # Chains

@@ -1,4 +1,4 @@
-"""An epoch that fails anywhere changes nothing and says nothing, and the same input then succeeds."""
+"""An epoch that fails anywhere changes nothing and emits nothing, and the same input then succeeds."""
 
 from dataclasses import replace
 from typing import Any
@@ -49,13 +49,13 @@ def check_faults_everywhere(case: Case) -> int:
         for state in circuit.states:
             # The last node raises too: not every state is written to in every epoch.
             with (
-                raising_state(state, after=after) as asked,
+                raising_state(state, after=after) as raised,
                 raising_node(circuit.nodes[-1], after=True),
                 pytest.raises(FaultError),
             ):
                 running.push(last)
             assert observed(running) == before
-            faults += len(asked)
+            faults += len(raised)
     assert received == []
     running.push(last)
     # Read at the same place: an epoch goes on from runs that a reader has merged.

@@ -129,7 +129,7 @@ class Filled(Live):
 
 @contextmanager
 def in_small_pieces() -> Iterator[None]:
-    """No thread: the law says when a piece is computed, each of them of few rows."""
+    """No thread: the law sets when a piece is computed, each of them of few rows."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fills.Filling, "start", lambda _: None)
         patched.setattr(fills, "PIECE_ROWS", 1)

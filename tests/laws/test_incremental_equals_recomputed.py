@@ -1,4 +1,4 @@
-"""The first law: after every epoch a view is what batch evaluation of all input so far says it is."""
+"""The first law: after every epoch a view is what batch evaluation of all input so far gives."""
 
 import ast
 import re

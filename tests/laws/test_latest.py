@@ -202,7 +202,7 @@ def test_state_is_of_open_windows_and_the_view_keeps_those_that_closed(window: A
     assert sorted(now.read().filter(pl.col("k") == "a")["v"].to_list()) == list(range(50))
 
 
-def test_it_is_not_filled_from_panes_of_which_nobody_knows_the_order(tmp_path: Path) -> None:
+def test_it_is_not_filled_from_panes_of_which_the_order_is_unknown(tmp_path: Path) -> None:
     with ec.Engine(checkpoint=tmp_path) as engine:
         rows = engine.source("rows", COLUMNS, event_time="at", retained=True)
         panes = rows.window(ec.fixed("1m")).accumulate("accumulating").group_by("k").agg(n=pl.len())

@@ -51,15 +51,15 @@ def test_a_strict_source_accepts_an_epoch_whole_or_not_at_all(
     pool = data.draw(st.lists(rows(columns), min_size=1, max_size=4))
     held = Bag(columns, {})
     for batch in data.draw(st.lists(entries(pool), max_size=6)):
-        wanted = held.concat(Bag(columns, net(batch)))
+        changed = held.concat(Bag(columns, net(batch)))
         frame = frame_of_entries(columns, batch)
         before = engine.epoch_number
-        if any(diff < 0 for diff in wanted.diffs):
+        if any(diff < 0 for diff in changed.diffs):
             with pytest.raises(ec.RetractionError, match="'a'"):
                 engine.push("a", frame)
             assert engine.epoch_number == before
         else:
             engine.push("a", frame)
-            held = wanted
+            held = changed
         assert contents(view) == held
     assert engine.ledger().is_empty()

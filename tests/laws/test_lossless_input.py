@@ -203,7 +203,7 @@ def pushed(column: pl.Series, origin: str) -> tuple[Any, pl.Series]:
 
 
 def refusal_of(engine: ec.Engine, rows: Any) -> str | None:
-    """What the source says of these rows; None if it takes them."""
+    """The error with which the source refuses these rows; None if it takes them."""
     try:
         engine.push("s", rows)
     except ec.InputError as error:

@@ -1,4 +1,4 @@
-"""Windows that a user's function merges are what lists of Python say after every epoch, are proved, and survive a restart."""
+"""Windows that a user's function merges are what lists of Python hold after every epoch, are proved, and survive a restart."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_histories_in_which_planted_faults_are_found(seed: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 @of_profile(0.2, quick=6)
 @given(**runs)
-def test_merging_windows_are_what_lists_say_and_are_proved(
+def test_merging_windows_are_those_of_lists_and_are_proved(
     workers: int, draw: random.Random, merge: Merge, aggregate: str, lateness: int, kind: str
 ) -> None:
     check(draw, merge, aggregate, lateness, kind, workers=workers)

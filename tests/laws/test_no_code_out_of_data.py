@@ -1,8 +1,8 @@
-"""Law: no byte of a checkpoint reaches pickle, eval, exec or import, unless the user said so.
+"""Law: no byte of a checkpoint reaches pickle, eval, exec or import, unless the user allowed it.
 
 Checkpoints with states of every kind are opened, read, verified, travelled in time, compacted and cut anew, while every
 file of them in turn is a pickle that would make a file where it is loaded. Whatever loads a pickle is recorded; of what
-runs or imports anything, the calls that mention what the data says.
+runs or imports anything, the calls that mention what the data holds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from evercurrent.views.durability import durability
 from evercurrent.views.partitioned.tasks import FireRequest
 from evercurrent.views.store import store_at
 
-MARK = "said_by_the_data"
+MARK = "written_by_the_data"
 
 
 class Evil:
@@ -288,7 +288,7 @@ def test_nothing_is_run_of_a_pickle_that_is_a_state(tmp_path: Path, monkeypatch:
     assert not (tmp_path / MARK).exists()
 
 
-def test_nothing_is_run_of_what_is_asked_of_a_query(tmp_path: Path) -> None:
+def test_nothing_is_run_of_what_is_requested_of_a_query(tmp_path: Path) -> None:
     store = store_at(tmp_path / "checkpoint")
     options = Options(ec.Checkpoint(tmp_path / "checkpoint"), 0, on_epoch=lambda view, delta, epoch: None)
     batches = MicroBatches(Setup(b"", store.url, 1, 0), options)
@@ -334,11 +334,11 @@ def test_with_the_word_a_pickle_is_loaded(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["arrow.py_extension_type", "POLARS_EXTENSION_TYPE"])
 def test_nothing_is_run_of_a_type_that_a_file_of_input_brings_along(name: str, tmp_path: Path) -> None:
-    said = {
+    metadata = {
         "ARROW:extension:name": name,
         "ARROW:extension:metadata": pickle.dumps(Evil(tmp_path / MARK), protocol=0),
     }
-    field = pa.field("x", pa.binary(16), metadata=said)
+    field = pa.field("x", pa.binary(16), metadata=metadata)
     table = pa.table([pa.array([bytes(16)], pa.binary(16))], schema=pa.schema([field]))
     with pa.ipc.new_file(str(tmp_path / "in.arrow"), table.schema) as file:
         file.write_table(table)
@@ -353,7 +353,7 @@ def test_nothing_is_run_of_a_type_that_a_file_of_input_brings_along(name: str, t
 
 
 UNREAD = (pl.exceptions.ComputeError,) if VERSION < (2, 0) else ()
-"""What polars raises of an Arrow file with a type that it does not know; since 2.0 it reads what the type is stored as."""
+"""What polars raises of an Arrow file with a type that it does not have; since 2.0 it reads what the type is stored as."""
 
 
 def read_arrow(folder: Path) -> pl.DataFrame:

@@ -152,7 +152,7 @@ def run(workers: int, first: str) -> tuple[dict[str, list[Counter[Any]]], dict[s
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes whose rows were in other buckets than those of the columns by which they are said to be cut."""
+    """The nodes whose rows were in other buckets than those of the columns by which they are declared to be cut."""
     nodes: list[str] = []
     finish = StageRunner._finish
 
@@ -170,7 +170,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def is_there(self: StageRunner, place: NodeId, delta: Delta, bucket: int) -> bool:
-    """Whether all rows of a node are in the bucket in which rows with their values are said to be."""
+    """Whether all rows of a node are in the bucket in which rows with their values are declared to be."""
     cut_by = self.cut.cut_by[place]
     if not cut_by:
         return cut_by is None or bucket == 0

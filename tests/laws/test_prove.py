@@ -55,7 +55,7 @@ def started(**options: Any) -> ec.Engine:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_proof_says_what_it_is_of(durable: bool, tmp_path: Any) -> None:
+def test_a_proof_names_what_it_is_of(durable: bool, tmp_path: Any) -> None:
     with started(checkpoint=tmp_path if durable else None) as engine:
         found = engine.views["sizes"].prove()
         assert found
@@ -305,7 +305,7 @@ def planted_in() -> ec.Engine:
     return engine
 
 
-def test_a_proof_says_from_which_epoch_on_rows_differ() -> None:
+def test_a_proof_names_the_epoch_from_which_on_rows_differ() -> None:
     engine = ec.Engine(record=True)
     sales = engine.source("sales", {"shop": pl.String, "price": pl.Int64}, retained=True)
     totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))
@@ -352,7 +352,7 @@ def test_a_proof_goes_by_the_commits_of_a_checkpoint(tmp_path: Any) -> None:
         assert other.prove(checkpoint=tmp_path)["totals"].since == 3
 
 
-def test_where_earlier_epochs_are_not_kept_a_proof_says_what_would_keep_them() -> None:
+def test_where_earlier_epochs_are_not_kept_a_proof_names_what_would_keep_them() -> None:
     engine = ec.Engine()
     sales = engine.source("sales", {"shop": pl.String}, retained=True)
     shops = engine.view("shops", sales.group_by("shop").len())
@@ -390,7 +390,7 @@ def test_a_sample_takes_its_share_of_the_keys() -> None:
         engine.retain_rows()
 
 
-def test_a_sample_without_any_key_says_that_nothing_is_compared() -> None:
+def test_a_sample_without_any_key_reports_that_nothing_is_compared() -> None:
     engine = ec.Engine()
     sales = engine.source("sales", {"shop": pl.Int64, "price": pl.Int64}, retained=True)
     totals = engine.view("totals", sales.group_by("shop").agg(total=pl.col("price").sum()))

@@ -1,4 +1,4 @@
-"""A checkpoint that another compiler has written gives the same views, or a refusal that says of what: never others.
+"""A checkpoint that another compiler has written gives the same views, or a refusal that names what is missing: never others.
 
 Another version of the library may share, order, name and split otherwise what it keeps. Whatever it is, an empty state is
 not taken for what came so far.
@@ -92,7 +92,7 @@ def edited_or_refused(old: App) -> tuple[App, PlanMatch] | CheckpointError:
 @example(COUNTED, set[str](), OURS, Kind(renamed=(1, 1.0)), None)
 @example(SHARED, {"a", "b"}, OURS, Kind(shares=False), None)
 @example(SHARED, {"a", "b"}, Kind(shares=False, order=1), OURS, None)
-def test_another_compiler_reopens_the_same_views_or_says_what_is_missing(
+def test_another_compiler_reopens_the_same_views_or_names_what_is_missing(
     case: Case, retained: set[str], one: Kind, other: Kind, data: st.DataObject | None
 ) -> None:
     assume(case.epochs)

@@ -197,7 +197,7 @@ def test_a_row_without_a_sequence_is_refused_by_name(sequence: float | None, wha
     assert view.read().is_empty()
 
 
-def test_a_deletion_says_when() -> None:
+def test_a_deletion_has_its_sequence() -> None:
     engine, _ = orders()
     with pytest.raises(InputError, match="column 's' is missing"):
         engine.push("orders", [{"k": 1, "_diff": -1}])

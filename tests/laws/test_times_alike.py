@@ -25,7 +25,7 @@ TEN = datetime(2026, 1, 31, 10, tzinfo=UTC)
 ELEVEN = datetime(2026, 1, 31, 11, tzinfo=UTC)
 
 # Each way to write a time beside each type of column: the instant that it means, zoneless columns being read as UTC.
-# None: the value does not say which instant is meant.
+# None: the value does not show which instant is meant.
 MEANINGS: dict[tuple[str, str | None], datetime | None] = {
     ("text", None): NOON.replace(tzinfo=UTC),
     ("text", "UTC"): NOON.replace(tzinfo=UTC),

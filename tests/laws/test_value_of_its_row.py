@@ -30,7 +30,7 @@ from evercurrent.views.expressions.elementwise import elementwise
 from row_cells import BESIDE, CELLS, bits, companies, rows_of
 from row_functions import FORMER, LITERALS, NEEDING_MORE, PAIRS, REFUSED, SINGLE
 
-os.environ["RUST_BACKTRACE"] = "0"  # Much of what is asked here polars refuses by a panic.
+os.environ["RUST_BACKTRACE"] = "0"  # Much of what is computed here polars refuses by a panic.
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError)
 QUICK = os.environ.get("EVERCURRENT_TEST_PROFILE", "quick") == "quick"
@@ -74,7 +74,7 @@ def accepted(rows: pl.DataFrame, expr: pl.Expr) -> tuple[Column, ...] | None:
         return None
 
 
-class Asked:
+class Outputs:
     """Accepted columns over rows, all computed at once, as they are in one ``select``."""
 
     def __init__(self, rows: pl.DataFrame, columns: Iterable[Column]) -> None:
@@ -97,7 +97,7 @@ class Asked:
         """Where a row is given something else than in a long frame of polars; None where it nowhere is."""
         long = pl.concat([self.rows] * (1000 // self.rows.height + 1), rechunk=True)
         try:
-            # Where polars itself gives items in a random order, it is asked for those in the order of the list.
+            # Where polars itself gives items in a random order, those in the order of the list are computed.
             exprs = [elementwise(expr) for expr in self.exprs] if SHUFFLED else self.exprs
             polars = long.select_seq(*exprs, pl.col(DIFF))[: self.rows.height].cast(self.made)
             expected = self.compute(long)[: self.rows.height].cast(self.made)
@@ -208,9 +208,9 @@ def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
         else:
             together[has_element_expression(expr)].append((name, columns))
     for some in together.values():
-        if some and Asked(rows, chain.from_iterable(columns for _, columns in some)).departure():
+        if some and Outputs(rows, chain.from_iterable(columns for _, columns in some)).departure():
             for name, columns in some:
-                where = Asked(rows, columns).departure()
+                where = Outputs(rows, columns).departure()
                 if where and where.startswith("many rows: fails"):
                     where = failing_alike(rows, columns)
                 if where:
@@ -219,20 +219,20 @@ def departures(dtype: pl.DataType, *, quick: bool) -> Iterator[str]:
 
 def failing_alike(rows: pl.DataFrame, columns: Iterable[Column]) -> str | None:
     """Which row fails alone and not in company, or in company and not alone; else what the sound rows give."""
-    asked = Asked(rows, columns)
-    failing = [place for place in range(rows.height) if not computes(asked, asked.rows.slice(place, 1))]
+    outputs = Outputs(rows, columns)
+    failing = [place for place in range(rows.height) if not computes(outputs, outputs.rows.slice(place, 1))]
     sound = [place for place in range(rows.height) if place not in failing]
-    if any(computes(asked, asked.rows[[*sound, place]]) for place in failing):
+    if any(computes(outputs, outputs.rows[[*sound, place]]) for place in failing):
         return "a row fails alone, and not in company"
-    if not sound or not computes(asked, asked.rows[sound]):
+    if not sound or not computes(outputs, outputs.rows[sound]):
         return None  # What fails is loud, and changes nothing.
-    where = Asked(rows[sound], columns).departure()
+    where = Outputs(rows[sound], columns).departure()
     return None if where and where.startswith("many rows: fails") else where  # Loud in polars as well.
 
 
-def computes(asked: Asked, frame: pl.DataFrame) -> bool:
+def computes(outputs: Outputs, frame: pl.DataFrame) -> bool:
     try:
-        asked.compute(frame).cast(asked.made)
+        outputs.compute(frame).cast(outputs.made)
     except FAILURES:
         return False
     return True

@@ -1,4 +1,4 @@
-"""A circuit that visits only the nodes that have something to do says and keeps what one says and keeps that visits all."""
+"""A circuit that visits only the nodes that have something to do emits and keeps what one emits and keeps that visits all."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def assert_visits_change_nothing(plan: Plan, steps: Sequence[Step], stop: int) -
 
 @of_profile(0.3)
 @given(case=cases())
-def test_any_program_says_and_keeps_the_same_with_fewer_visits(case: Case) -> None:
+def test_any_program_emits_and_keeps_the_same_with_fewer_visits(case: Case) -> None:
     engine = ec.Engine()
     sources = {
         name: engine.source(name, columns, kind="diffs", trusted=case.trusted)
@@ -75,7 +75,7 @@ def test_any_program_says_and_keeps_the_same_with_fewer_visits(case: Case) -> No
 
 @of_profile(0.3)
 @given(run=runs())
-def test_any_windowed_pipeline_says_and_keeps_the_same_with_fewer_visits(run: Run) -> None:
+def test_any_windowed_pipeline_emits_and_keeps_the_same_with_fewer_visits(run: Run) -> None:
     steps = with_pauses(steps_in(run))
     assert_visits_change_nothing(plan_of(run), steps, len(steps) // 2)
 
@@ -109,7 +109,7 @@ def chained() -> ec.Engine:
 
 
 @pytest.mark.parametrize("stop", [0, 25])
-def test_windows_over_windows_say_and_keep_the_same_with_fewer_visits(stop: int) -> None:
+def test_windows_over_windows_emit_and_keep_the_same_with_fewer_visits(stop: int) -> None:
     def rows(*at: int) -> pl.DataFrame:
         data = {"k": [each % 2 for each in at], "at": [each * 1_000_000 for each in at], DIFF: [1] * len(at)}
         return pl.DataFrame(data, {"k": pl.Int64, "at": pl.Datetime("us"), DIFF: pl.Int64})
@@ -205,7 +205,7 @@ def test_a_window_that_has_fired_is_visited_once_more_and_then_sleeps() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 3, 4_096])
-def test_filters_by_value_say_and_keep_the_same_with_fewer_visits(
+def test_filters_by_value_emit_and_keep_the_same_with_fewer_visits(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evercurrent.core.circuit.circuit.MOST_LOOKED_UP", most)

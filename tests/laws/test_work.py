@@ -1,6 +1,6 @@
 """The cost of an epoch follows the delta and the keys that it touches: not the state, and not the history.
 
-Two measures that know nothing of each other: the spines' own counters, and the entries that are expanded out of
+Two measures that are independent of each other: the spines' own counters, and the entries that are expanded out of
 runs to be read, counted from outside.
 """
 

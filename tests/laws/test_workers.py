@@ -1,4 +1,4 @@
-"""However many workers evaluate epochs, and whoever has made the checkpoint: views are what one circuit says they are."""
+"""However many workers evaluate epochs, and whoever has made the checkpoint: views are those of one circuit."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_epochs_of_a_checkpoint_before_it_was_restored_are_corrected(
     place: Place, tmp_path: Path, restore, every: int
 ) -> None:
     if place.kind == "function":
-        pytest.skip("a function cannot be asked what it has had")
+        pytest.skip("a function does not show what it has had")
     checkpoint = left_by(restore, place, tmp_path, every)
     if place.kind in ADDS:
         before = place.rows()
@@ -109,7 +109,7 @@ def test_an_opened_checkpoint_that_is_restored_before_anything_is_written_is_gon
     place: Place, tmp_path: Path
 ) -> None:
     if place.kind == "function":
-        pytest.skip("a function cannot be asked what it has had")
+        pytest.skip("a function does not show what it has had")
     path = tmp_path / "checkpoint"
     pushed(path, place, "a", "b")
     shutil.copytree(path, tmp_path / "backup")

@@ -166,7 +166,7 @@ def test_what_cannot_be_mended_ends_the_delivery(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["moved", "emptied"])
 def test_a_folder_that_is_moved_away_is_not_begun_anew_without_its_files(what: str, tmp_path: Path) -> None:
-    """What is summed there later would be without all earlier deltas, and nobody would know."""
+    """What is summed there later would be without all earlier deltas, and nothing would show it."""
     engine = ec.Engine(checkpoint=tmp_path / "checkpoint")
     view, feed = counted(engine), tmp_path / "feed"
     delivery = view.to_parquet(feed)

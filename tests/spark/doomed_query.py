@@ -113,7 +113,7 @@ class Sudden(Killed):
 
 
 class Doomed(FailingStore):
-    """Ends the process in the middle of an operation, said by its number or by how the name of its file begins."""
+    """Ends the process in the middle of an operation, named by its number or by how the name of its file begins."""
 
     def __init__(self, store: Store, operation: str, error: type[Killed] = Sudden) -> None:
         is_name = not operation.isdecimal()

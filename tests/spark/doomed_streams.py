@@ -33,7 +33,7 @@ DROP = "drop "
 
 
 def declared(*, names: bool = False, engine: ec.Engine | None = None) -> ec.Engine:
-    """An engine with a grouping of hits and, if they are asked for, its join with names."""
+    """An engine with a grouping of hits and, if names are given, its join with them."""
     engine = ec.Engine() if engine is None else engine
     hits = engine.source("hits", HITS, retained=True)
     totals = engine.view("totals", hits.group_by("ip").agg(total=pl.col("bytes").sum(), n=pl.len()))

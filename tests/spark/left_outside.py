@@ -24,7 +24,7 @@ def left_there() -> set[Path]:
 
 
 def left_since(before: set[Path]) -> set[Path]:
-    """What has come since, unless there is a Spark that no tests have started: then nobody can say whose it is."""
+    """What has come since, unless there is a Spark that no tests have started: then it is unknown whose it is."""
     return set() if of_others() else left_there() - before
 
 

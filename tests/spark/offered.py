@@ -107,7 +107,7 @@ def part_of(rows: Rows, part: int) -> dict[str, pl.DataFrame]:
 
 
 def forget_everything() -> None:
-    """What a new process knows of files: nothing."""
+    """What a new process remembers of files: nothing."""
     pieces._SHARED = Bounded(pieces.STORES)
     pieces._DECODED = Bounded(pieces.MOST_DECODED, pieces.MOST_DECODED_BYTES)
 

@@ -40,7 +40,7 @@ class StandaloneCluster:
         self.url = ""
         self.master: subprocess.Popen[bytes] | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
-        self._wanted, self._cores, self._memory = workers, cores, memory
+        self._count, self._cores, self._memory = workers, cores, memory
         self._port = 0
         self._logs: list[IO[bytes]] = []
         self._options = f"{LIGHT} {java_options(folder)}"
@@ -50,9 +50,9 @@ class StandaloneCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self.start_master()
-            for _ in range(self._wanted):
+            for _ in range(self._count):
                 self.begin_worker()
-            for number in range(self._wanted):
+            for number in range(self._count):
                 self.await_worker(number)
         except BaseException:
             self.stop()

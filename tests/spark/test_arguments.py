@@ -60,7 +60,7 @@ class Sink:
 
 
 @pytest.mark.parametrize(
-    ("check", "given", "says"),
+    ("check", "given", "message"),
     [
         (require_engine, declared, "expected an engine with sources and views, got function; make it first"),
         (require_declarations, ec.Engine(), "declares no source, so there .*; declare one with engine.source"),
@@ -89,20 +89,20 @@ class Sink:
         ),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(check: Callable[[Any], Any], given: Any, says: str) -> None:
-    with pytest.raises(PlanError, match=says):
+def test_what_makes_no_sense_is_refused(check: Callable[[Any], Any], given: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         check(given)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "says"),
+    ("sizes", "message"),
     [
         *(((given, 0), "buckets=.*; give a whole number from 1 to 65536") for given in (0, "16", True, 2.0, None, 1 << 17)),
         *(((1, given), "driver_rows=.*; give a whole number from 0") for given in (-1, "5", None, 1.5, False)),
     ],
 )  # fmt: skip
-def test_sizes_are_whole_numbers(sizes: tuple[Any, Any], says: str) -> None:
-    with pytest.raises(PlanError, match=says):
+def test_sizes_are_whole_numbers(sizes: tuple[Any, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         require_sizes(*sizes)
 
 
@@ -113,7 +113,7 @@ def test_a_timeout_is_a_number_of_seconds(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("checkpointLocation", "give checkpoint=folder"),
         ("outputMode", r"there are no output modes: query\.view\(name\) has both"),
@@ -121,9 +121,9 @@ def test_a_timeout_is_a_number_of_seconds(given: Any) -> None:
         ("foreachBatch", "give on_epoch=function"),
     ],
 )
-def test_an_argument_by_its_name_in_spark_is_named(name: str, says: str) -> None:
+def test_an_argument_by_its_name_in_spark_is_named(name: str, message: str) -> None:
     given: Any = {name: "x"}
-    with pytest.raises(PlanError, match=f"^run has no argument '{name}': {says}"):
+    with pytest.raises(PlanError, match=f"^run has no argument '{name}': {message}"):
         run(declared(), {}, **given)
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         run(declared(), {}, checkpoint="x", nonsense=1)
@@ -153,43 +153,43 @@ def test_an_engine_with_a_checkpoint_of_its_own_is_not_opened(tmp_path: Path) ->
 
 
 def test_nothing_is_left_of_a_query_that_is_refused(spark: Any, feed: Any, checkpoint: Path) -> None:
-    """Each is said in a sentence of ours, and before anything is written."""
+    """Each is refused in a sentence of ours, and before anything is written."""
     words = pl.DataFrame({"word": ["a", "b"]})
     stream = feed([words])
     batch = spark.createDataFrame([("a",)], "word string")
     lock = threading.Lock()
 
-    def said(call: Callable[..., Any], sources: Any, **wrong: Any) -> str:
+    def refusal_of(call: Callable[..., Any], sources: Any, **wrong: Any) -> str:
         with pytest.raises(EvercurrentError) as refused:
             call(wrong.pop("engine", declared()), sources, **{"checkpoint": checkpoint, **wrong})
         assert not checkpoint.exists()
         return str(refused.value)
 
     for call, good, bad in ((run, stream, batch), (run_batch, batch, stream)):
-        assert "is needed; use spark.read" in said(call, {"words": bad})
-        assert "has no DataFrame" in said(call, {})
-        assert "source 'verbs' is not declared; there are 'words'" in said(
+        assert "is needed; use spark.read" in refusal_of(call, {"words": bad})
+        assert "has no DataFrame" in refusal_of(call, {})
+        assert "source 'verbs' is not declared; there are 'words'" in refusal_of(
             call, {"words": good, "verbs": good}
         )
-        assert "give a dictionary" in said(call, good)
-        assert "declares no source" in said(call, {}, engine=ec.Engine())
-        assert "buckets='16'" in said(call, {"words": good}, buckets="16")
-        assert "driver_rows=-1" in said(call, {"words": good}, driver_rows=-1)
-        assert "path=5" in said(call, {"words": good}, checkpoint=5)
-        assert "cannot be called" in said(call, {"words": good}, on_epoch="print")
-        assert "cannot be sent to Spark's workers" in said(
+        assert "give a dictionary" in refusal_of(call, good)
+        assert "declares no source" in refusal_of(call, {}, engine=ec.Engine())
+        assert "buckets='16'" in refusal_of(call, {"words": good}, buckets="16")
+        assert "driver_rows=-1" in refusal_of(call, {"words": good}, driver_rows=-1)
+        assert "path=5" in refusal_of(call, {"words": good}, checkpoint=5)
+        assert "cannot be called" in refusal_of(call, {"words": good}, on_epoch="print")
+        assert "cannot be sent to Spark's workers" in refusal_of(
             call, {"words": good}, on_epoch=lambda view, delta, epoch: lock.locked()
         )
     one = {"words": stream}
-    assert "spark.read..." in said(run_batch, {})
-    assert "is_all='no'" in said(run_batch, {"words": batch}, is_all="no")
-    assert "path=None" in said(run, one, checkpoint=None)
-    assert "every=5" in said(run, one, checkpoint=ec.Checkpoint(checkpoint, every=5))
-    assert "is not a dictionary" in said(run, one, trigger="availableNow")
-    assert "heartbeat_seconds='5'" in said(run, one, heartbeat_seconds="5")
-    assert "name=''" in said(run, one, name="")
+    assert "spark.read..." in refusal_of(run_batch, {})
+    assert "is_all='no'" in refusal_of(run_batch, {"words": batch}, is_all="no")
+    assert "path=None" in refusal_of(run, one, checkpoint=None)
+    assert "every=5" in refusal_of(run, one, checkpoint=ec.Checkpoint(checkpoint, every=5))
+    assert "is not a dictionary" in refusal_of(run, one, trigger="availableNow")
+    assert "heartbeat_seconds='5'" in refusal_of(run, one, heartbeat_seconds="5")
+    assert "name=''" in refusal_of(run, one, name="")
     for interval in ("5 secnds", "5s", "-5 seconds", "1 month"):
-        assert f"'{interval}'" in (message := said(run, one, trigger={"processingTime": interval}))
+        assert f"'{interval}'" in (message := refusal_of(run, one, trigger={"processingTime": interval}))
         assert message.endswith("or leave it out to run one after the other")
 
 
@@ -202,10 +202,10 @@ def test_two_queries_have_two_names(spark: Any, feed: Any, checkpoint: Path) -> 
         assert not other.exists()
         with pytest.raises(InputError, match="timeout=-1"):
             query.await_termination(-1)
-        for asked in (query.view, query.ledger, query.fire):
+        for method in (query.view, query.ledger, query.fire):
             for name in ("none", 5, ["counts"]):
                 with pytest.raises(InputError, match=r"there is no (view|source)"):
-                    asked(name)
+                    method(name)
         assert list(query.views) == ["counts"]
         assert query.views["counts"] is query.view("counts")
     finally:

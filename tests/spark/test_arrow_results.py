@@ -17,7 +17,7 @@ from evercurrent.spark_bridge.execution.arrow_results import UnansweredError, ar
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each connection is one that Java accepts, the first ones as the test says; later ones are.
+    """Whether each connection is one that Java accepts, the first ones as the test sets it; later ones are.
 
     The others have another secret, of which Java makes what it makes of one that does not come in time: its thread ends.
     """

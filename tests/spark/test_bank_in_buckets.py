@@ -29,7 +29,7 @@ COUNTS = {1: 16, 10: 80, 1_000: 4_000, EVERYTHING: 20_000}
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered() -> Iterator[None]:
-    """No test leaves the next one what it knows of files."""
+    """No test leaves the next one what it remembers of files."""
     yield
     forget_everything()
 
@@ -79,7 +79,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("size", "buckets", "simplified"), WAYS)
 def test_in_buckets(size: int, buckets: int, simplified: bool, tmp_path: Path) -> None:
-    """A007 in buckets: a driver that dies again and again in the middle of what it writes, and is offered batches that it knows."""
+    """A007 in buckets: a driver that dies again and again in the middle of what it writes, and is offered batches that it has committed."""
     rows = bank.transfers(COUNTS[size] * (3 if LONG else 1), simplified=simplified)
     plan, parts = declared(bank.declare), cut(rows, size)
     for attempt in range(9):  # Until it dies where a batch is known already.

@@ -1,4 +1,4 @@
-"""The same views in buckets: what the embedded engine says, epoch by epoch, without Spark around it."""
+"""The same views in buckets: what the embedded engine emits, epoch by epoch, without Spark around it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_random_views(case: Case, way: Way) -> None:
 @of_profile(0.3, quick=12)
 @given(run=runs(), way=st.sampled_from(WAYS))
 def test_random_windows(run: Run, way: Way) -> None:
-    """Of every epoch the twin asserts that both say the same; here that it was asked."""
+    """Of every epoch the twin asserts that both emit the same; here that it was run."""
     TwinEngine.way = way
     both = Both(run)
     for epoch in run.epochs:

@@ -28,12 +28,12 @@ STARTING = "starting spark ...\n"
 
 @pytest.fixture(autouse=True)
 def no_width_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test runner may say how wide its own terminal is."""
+    """A test runner may set how wide its own terminal is."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def run(*arguments: object, fails: bool = False) -> tuple[str, str]:
-    """What a run says on its two streams, without what hangs on how fast it was."""
+    """What a run prints on its two streams, without what hangs on how fast it was."""
     result = CliRunner().invoke(app, ["run", *map(str, arguments)])
     assert result.exit_code == (1 if fails else 0), result.output
     timeless = re.sub(r"[\d.,]+ rows/s|[\d.:]+( s)? left|(?<=^time) .*", "~", result.stdout, flags=re.M)
@@ -41,13 +41,13 @@ def run(*arguments: object, fails: bool = False) -> tuple[str, str]:
 
 
 def assert_same(folder: Path, view: str, *arguments: object) -> None:
-    """Both ways of running say the same and leave the same contents of all views and the same deltas of one."""
+    """Both ways of running print the same and leave the same contents of all views and the same deltas of one."""
     here, there = folder / "here", folder / "there"
     written = [["--output", path, "--deltas", f"{view}={path}/deltas.parquet"] for path in (here, there)]
-    said, complaints = run(*arguments, *written[0])
-    said_there, said_first = run(*arguments, *written[1], "--on", "spark", "--buckets", 4)
-    assert said_there.replace(str(there), str(here)) == said
-    assert (complaints, said_first) == ("", STARTING)
+    printed, complaints = run(*arguments, *written[0])
+    printed_there, printed_first = run(*arguments, *written[1], "--on", "spark", "--buckets", 4)
+    assert printed_there.replace(str(there), str(here)) == printed
+    assert (complaints, printed_first) == ("", STARTING)
     assert_same_files(here, there)
 
 
@@ -102,8 +102,8 @@ def test_a_run_goes_on(spark: Any, tmp_path: Path) -> None:
     assert sentence_there == STARTING + sentence
     sales.write_text(sales.read_text().replace("-4", "4"))
     run(*here, "--output", tmp_path / "here")
-    said, _ = run(*there, "--on", "spark", "--output", tmp_path / "there")
-    assert "after epoch 3; 4 rows of the input were taken before" in said
+    printed, _ = run(*there, "--on", "spark", "--output", tmp_path / "there")
+    assert "after epoch 3; 4 rows of the input were taken before" in printed
     assert_same_files(tmp_path / "here", tmp_path / "there")
 
 
@@ -132,7 +132,7 @@ def test_rows_that_were_put_and_not_taken(spark: Any, checkpoint: Path) -> None:
     assert [sorted(frame.rows()) for frame in received] == [[("b", 1, 4, -1), ("b", 2, 4, 1)]]
 
 
-def test_what_is_said_of_a_driver_that_is_not_there() -> None:
+def test_the_error_for_a_driver_that_is_not_there() -> None:
     _, sentence = run("retail", "--on", "flink", fails=True)
     assert sentence == (
         "error: --on flink: there is no driver of this name; there are 'spark'; leave out --on to run in this process\n"

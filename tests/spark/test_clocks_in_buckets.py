@@ -1,4 +1,4 @@
-"""What the rows of a batch say of the time, in whichever buckets and beside whichever rows they are."""
+"""How the rows of a batch move the clocks, in whichever buckets and beside whichever rows they are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """kill -9 of what a cluster is made of, at random times, with slow tasks run twice; the driver is started again where it ends.
 
-Only with ``EVERCURRENT_TEST_PROFILE=long``. ``EVERCURRENT_TEST_KILLS`` says how often of each kind.
+Only with ``EVERCURRENT_TEST_PROFILE=long``. ``EVERCURRENT_TEST_KILLS`` sets how often of each kind.
 """
 
 from __future__ import annotations

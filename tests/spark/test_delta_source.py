@@ -107,7 +107,7 @@ def test_a_batch_reads_what_is_there(spark, writer):
 
 
 class Consumer:
-    """A query that notes the rows of every micro-batch, and starts again where its checkpoint says."""
+    """A query that notes the rows of every micro-batch, and starts again at its checkpoint."""
 
     def __init__(self, spark: Any, path: Path, own: Path, **options: Any) -> None:
         self.spark, self.path, self.own, self.options = spark, path, own, options
@@ -130,9 +130,7 @@ class Consumer:
         return [rows["_epoch"].unique().sort().to_list() for rows in self.batches]
 
 
-needs_limits = pytest.mark.skipif(
-    not limits_batches(), reason="PySpark 4.0 and 4.1 do not ask how much a batch takes"
-)
+needs_limits = pytest.mark.skipif(not limits_batches(), reason="PySpark 4.0 and 4.1 set no limit for a batch")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +193,8 @@ def test_files_that_no_commit_names_are_not_read(spark, writer):
     assert as_polars(reading(spark, spark.read, writer.path))["key"].to_list() == ["a"]
 
 
-def said(spark: Any, reader: Any = None, **options: Any) -> str:
-    """What ``load`` says, where nobody has read anything yet."""
+def refusal_of(spark: Any, reader: Any = None, **options: Any) -> str:
+    """The error of ``load``, where nobody has read anything yet."""
     register(spark)
     with pytest.raises(Exception, match=r".") as refused:
         (reader or spark.read).format("evercurrent").options(**options).load()
@@ -205,20 +203,20 @@ def said(spark: Any, reader: Any = None, **options: Any) -> str:
     return next(line for line in text.splitlines() if "evercurrent." in line)
 
 
-def test_what_is_wrong_is_said(spark, writer):
+def test_what_is_wrong_is_named(spark, writer):
     path = str(writer.path)
-    assert "option 'view' is missing" in said(spark, path=path)
-    assert "option 'since' is 'soon'" in said(spark, path=path, view="depth", since="soon")
-    assert "view 'depth' of checkpoint" in (nothing := said(spark, path=path, view="depth"))
+    assert "option 'view' is missing" in refusal_of(spark, path=path)
+    assert "option 'since' is 'soon'" in refusal_of(spark, path=path, view="depth", since="soon")
+    assert "view 'depth' of checkpoint" in (nothing := refusal_of(spark, path=path, view="depth"))
     assert "nothing is committed there" in nothing
     writer.commit(delta(1, ("a", 1)), upto=1)
-    assert "there is no such view; the views are 'depth'" in said(spark, path=path, view="width")
-    beyond = said(spark, spark.readStream, path=path, view="depth", since=2)
+    assert "there is no such view; the views are 'depth'" in refusal_of(spark, path=path, view="width")
+    beyond = refusal_of(spark, spark.readStream, path=path, view="depth", since=2)
     assert "option 'since' is 2, and view 'depth' of checkpoint" in beyond
     assert beyond.endswith("is at epoch 1; give one up to that, or 'latest' for what comes from now on")
     assert (
         "there is no option 'sinse'; the options are 'path', 'view', 'since', 'until', 'startingEpoch', 'endingEpoch'"
-        in said(spark, path=path, view="depth", sinse=1)
+        in refusal_of(spark, path=path, view="depth", sinse=1)
     )
 
 
@@ -243,8 +241,8 @@ def of_a_writer(writer: Writer, **options: str) -> ViewDeltas:
 
 
 @pytest.mark.parametrize("name", ["since", "until"])
-def test_epochs_that_are_still_to_come_are_refused_by_whoever_is_asked(writer, name):
-    """Spark does not ask for the columns where a user has given them."""
+def test_epochs_that_are_still_to_come_are_refused_by_every_method(writer, name):
+    """Spark does not call for the columns where a user has given them."""
     source = of_a_writer(writer, **{name: "4"})
     readers = [source.schema, lambda: source.reader(None).partitions()]
     for read in [*readers, *([lambda: source.streamReader(None)] if name == "since" else [])]:
@@ -449,7 +447,7 @@ def test_small_files_are_read_together_in_order(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"view": None}, "option 'view' is missing"),
         ({"path": None}, "option 'path' is missing"),
@@ -471,9 +469,9 @@ def test_small_files_are_read_together_in_order(monkeypatch):
         ),
     ],
 )
-def test_options_are_checked(options, says):
+def test_options_are_checked(options, message):
     given = {"path": "p", "view": "v"} | options
-    with pytest.raises(InputError, match=f"format 'evercurrent':? {says}"):
+    with pytest.raises(InputError, match=f"format 'evercurrent':? {message}"):
         read_options({name: value for name, value in given.items() if value is not None})
 
 

@@ -1,4 +1,4 @@
-"""Bounded runs read everything that is there, of streams of different speed, and close windows if that is asked for."""
+"""Bounded runs read everything that is there, of streams of different speed, and close windows if the option is set."""
 
 from __future__ import annotations
 

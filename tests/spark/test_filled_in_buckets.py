@@ -137,7 +137,7 @@ def test_a_view_that_cannot_be_filled_is_refused_by_name(tmp_path: Path) -> None
     assert held(offering, "sizes") == {(8, 1): 1, (4, 1): 1}
 
 
-def test_a_view_that_is_gone_is_named_and_dropped_when_asked(tmp_path: Path) -> None:
+def test_a_view_that_is_gone_is_named_and_dropped_on_request(tmp_path: Path) -> None:
     store = store_at(tmp_path)
     assert Offering(shops(["totals", "prices"], retained=True).declared, store).offer(0, ROWS)
     with pytest.raises(CheckpointError, match="'prices'"):

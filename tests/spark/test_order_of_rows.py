@@ -84,7 +84,7 @@ def test_without_one_several_files_are_refused_with_the_ways_out(
 
     feed = two_files(spark, tmp_path / "in", NEW)
     assert ran(feed).epoch_number == 1
-    # The second epoch knows how many rows to expect: a few are taken in the driver process.
+    # In the second epoch the number of rows to expect is known: a few are taken in the driver process.
     for number, frame in enumerate((NEW, OLD[:3]), 1):
         write_one_file(frame, tmp_path / "in" / f"more{number}.parquet", number)
     for stream, what in ((feed, "files"), (feed.coalesce(1), "files")):
@@ -152,7 +152,7 @@ def test_rows_that_are_sorted_behind_a_shuffle_are_in_an_order(spark: Any) -> No
     with pytest.raises(InputError, match="shuffled"):
         run_batch(declared(by_arrival), {"orders": rows.repartition(1)}, buckets=2)
     ordered = rows.repartition(1).sortWithinPartitions("at")
-    # What is asked of a view by itself is there too: the folder of a result goes with its views.
+    # What is read from a view by itself is there too: the folder of a result goes with its views.
     view = run_batch(declared(by_arrival), {"orders": ordered}, buckets=2).view("now")
     assert sorted(view.read().rows()) == [(1, "paid", 1_000), (3, "late", 1_999)]
 

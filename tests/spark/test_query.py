@@ -1,4 +1,4 @@
-"""Views inside a real Spark: what the embedded engine says, after every micro-batch, whatever happens on the way."""
+"""Views inside a real Spark: what the embedded engine has, after every micro-batch, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_sources_joins_and_sessions(spark: Any, feed: Any, checkpoint: Path) -> 
 
 
 def test_it_goes_on_where_it_ended(spark: Any, feed: Any, checkpoint: Path) -> None:
-    """A micro-batch that Spark does not know to be done is skipped; one that is not done is run."""
+    """A micro-batch that Spark has not recorded as done is skipped; one that is not done is run."""
     epochs = [rows["events"] for rows in events(4)]
     stream = feed(epochs[:2])
     first = run(declared(chain), {"events": stream}, checkpoint=checkpoint, buckets=4, trigger=ONCE)
@@ -270,8 +270,8 @@ def test_from_spark_to_embedded_and_back(spark: Any, feed: Any, checkpoint: Path
     feed([rows["events"] for rows in epochs[4:]])
     query = run(declared(chain), {"events": stream}, checkpoint=checkpoint, buckets=3, trigger=ONCE)
     query.await_termination()
-    wanted = pushed(chain, epochs)
-    for name, view in wanted.views.items():
+    embedded = pushed(chain, epochs)
+    for name, view in embedded.views.items():
         assert counted([query.view(name).read()]) == counted([view.read()]), name
         assert counted(list_without_epochs(query.view(name).deltas())) == counted(
             list_without_epochs(view.deltas())
@@ -298,8 +298,8 @@ def test_a_sink_receives_every_epoch(spark: Any, feed: Any, checkpoint: Path) ->
     )
     query.await_termination()
     delivered = {(view, epoch): rows for view, epoch, rows in received}
-    wanted = pushed(chain, epochs)
-    for name, view in wanted.views.items():
+    embedded = pushed(chain, epochs)
+    for name, view in embedded.views.items():
         for delta in view.deltas(since=0):
             assert delivered[name, delta["_epoch"][0]] == counted([delta])
 
@@ -353,14 +353,14 @@ def test_a_word_that_no_window_waits_for_is_refused_at_once(spark: Any, feed: An
     stream = feed([pl.DataFrame({"key": ["a"], "at": [NOON]})])
     query = run(declared(both), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
     query.await_termination()
-    for asked, said in (
+    for arguments, message in (
         (("plain",), "not grouped by windows"),
         (("signalled", ("a", "b")), "has 2 values"),
         (("signalled", None, NOON), "leave out window="),
         (("none",), "there is no view 'none'"),
     ):
-        with pytest.raises(InputError, match=said):
-            query.fire(*asked)
+        with pytest.raises(InputError, match=message):
+            query.fire(*arguments)
     again = run(declared(both), {"hits": stream}, checkpoint=checkpoint, buckets=2, trigger=ONCE)
     assert again.await_termination()
 

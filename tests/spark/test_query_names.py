@@ -33,7 +33,7 @@ def test_a_query_has_the_names_of_spark(feed, checkpoint, capsys):
 
 
 def test_columns_of_spark_in_a_definition_are_named(spark):
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     log = ec.Engine().source("log", {"ip": pl.String, "n": pl.Int64})
     for define in (

@@ -78,7 +78,7 @@ def test_they_follow_what_others_commit_in_any_number_of_buckets(tmp_path: Path)
 
 
 def assert_same(views: Any, pushes: list[int]) -> None:
-    """After each epoch they say what an engine says after so many pushes."""
+    """After each epoch they have what an engine has after so many pushes."""
     last = len(pushes) - 1
     passed = [pushed(count) for count in pushes]
     for name, view in views.items():
@@ -107,21 +107,21 @@ def test_what_was_swept_is_gone_for_whoever_had_looked_before(tmp_path: Path) ->
         offering.offer(number, {"hits": FRAMES[number]})
     assert view.epoch == reader.last().epoch == 5
     assert CommitLog(store_at(tmp_path)).sweep(keep=2, grace=0).commits == 4
-    for asked in (
+    for read in (
         lambda: view.read(epoch=1),
         lambda: list(view.deltas()),
         lambda: list(view.deltas(since=0)),
         lambda: reader.delta_files("by_user", 0),
     ):
         with pytest.raises(EpochGoneError, match="view 'by_user'"):
-            asked()
+            read()
     assert view.earliest == 4
     assert [frame.item(0, "_epoch") for frame in view.deltas(since=4)] == [5]
     assert counted([view.read()]) == counted([pushed(5).views["by_user"].read()])
 
 
 @pytest.mark.parametrize(
-    ("asked", "given", "says"),
+    ("method", "given", "message"),
     [
         *(("read", given, "epoch=.*; give the number of an epoch") for given in ("1", 1.0, True, -1)),
         *(("deltas", given, "since=.*; give the number of an epoch") for given in ("1", 1.0, True, -2)),
@@ -129,16 +129,16 @@ def test_what_was_swept_is_gone_for_whoever_had_looked_before(tmp_path: Path) ->
         ("deltas", 3, "since=3 is still to come, the checkpoint .* is at epoch 2"),
     ],
 )  # fmt: skip
-def test_what_is_no_epoch_is_refused(asked: str, given: Any, says: str, tmp_path: Path) -> None:
+def test_what_is_no_epoch_is_refused(method: str, given: Any, message: str, tmp_path: Path) -> None:
     offering = offered(tmp_path)
     for number in range(2):
         offering.offer(number, {"hits": FRAMES[number]})
     view = spark_bridge.views(made(), tmp_path)["depth"]
-    with pytest.raises(InputError, match=f"view 'depth': {says}"):
-        getattr(view, asked)(given)
+    with pytest.raises(InputError, match=f"view 'depth': {message}"):
+        getattr(view, method)(given)
 
 
-def test_what_cannot_be_read_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_when_it_is_called(tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match="nothing is committed there; first start the engine or query that writes it"
     ):
@@ -152,9 +152,9 @@ def test_what_cannot_be_read_is_refused_when_it_is_asked_for(tmp_path: Path) -> 
     with pytest.raises(PlanError, match=r"spark='local\[2\]' is not a Spark session"):
         spark_bridge.views(made(), tmp_path, "local[2]")  # type: ignore[arg-type]
     view = spark_bridge.views(made(), tmp_path)["depth"]
-    for asked in (view.to_spark, view.deltas_to_spark):
+    for method in (view.to_spark, view.deltas_to_spark):
         with pytest.raises(PlanError, match=r"there is no Spark session; give one to views\("):
-            asked()
+            method()
 
 
 # Other plans
@@ -203,11 +203,11 @@ def test_a_reader_raises_when_the_plan_has_changed(tmp_path: Path) -> None:
     assert sorted(view.read().rows()) == [(1, 1), (2, 1)]
     with counting(tmp_path, ["counts"], 2, drop=["counts"]) as engine:
         engine.push("rows", {"k": [3]})
-    for asked in (view.read, view.deltas, view.snapshot, lambda: view.epoch, lambda: view.read(0)):
+    for read in (view.read, view.deltas, view.snapshot, lambda: view.epoch, lambda: view.read(0)):
         with pytest.raises(
             CheckpointError, match="view 'counts' is declared in another way than in the checkpoint"
         ):
-            asked()
+            read()
     again = spark_bridge.views(counting(None, ["counts"], 2), tmp_path)["counts"]
     assert sorted(again.read().rows()) == [(2, 1), (3, 1)]
     # What stands under its name in older commits is about the view of before.
@@ -306,12 +306,12 @@ def test_views_of_a_query_that_runs(spark: Any, feed: Any, checkpoint: Path) -> 
 def assert_read_elsewhere(checkpoint: Path, epochs: int) -> None:
     tests = Path(__file__).resolve().parents[1]
     paths = os.pathsep.join(map(str, [tests, tests.parent / "src"]))
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", READER, str(checkpoint)],
         env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900, check=True,
     ).stdout  # fmt: skip
     engine = pushed(epochs)
-    assert json.loads(said) == {
+    assert json.loads(output) == {
         "epoch": epochs,
         "seen": {name: sorted(map(str, view.read().rows())) for name, view in engine.views.items()},
         "has_spark": False,

@@ -123,7 +123,7 @@ def test_where_spark_has_no_file_system_its_checkpoint_is_refused_before_anythin
         location_in_spark(spark, "memory://hits")
 
 
-def test_spark_has_its_checkpoint_in_ours_by_the_name_that_it_knows(spark):
+def test_spark_has_its_checkpoint_in_ours_by_a_name_of_its_own_scheme(spark):
     assert location_in_spark(spark, "/data/hits") == "/data/hits/spark"
     assert location_in_spark(spark, "file:///data/hits/") == "file:///data/hits/spark"
     hadoop, local = spark._jsc.hadoopConfiguration(), "org.apache.hadoop.fs.LocalFileSystem"

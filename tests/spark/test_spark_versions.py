@@ -1,4 +1,4 @@
-"""What a PySpark lacks is refused by name when it is asked for, and nothing else is."""
+"""What a PySpark lacks is refused by name when it is used, and nothing else is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest.importorskip("pyspark")
 
 @pytest.fixture
 def before_4_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PySpark that does not ask a source how much a micro-batch takes."""
+    """A PySpark that gives a source no limit for a micro-batch."""
     from evercurrent.spark_bridge.input import beats
     from evercurrent.spark_bridge.output import delta_source
 

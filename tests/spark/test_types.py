@@ -168,7 +168,7 @@ def test_the_epoch_is_a_bigint(spark):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "said"),
+    ("dtype", "words"),
     [
         (pl.Time, "nanoseconds since midnight"),
         (pl.Datetime("ns"), "cast_time_unit('us')"),
@@ -180,10 +180,10 @@ def test_the_epoch_is_a_bigint(spark):
         (pl.Array(pl.Int64, (2, 2)), "pl.List"),
     ],
 )
-def test_what_spark_does_not_have_is_refused_by_name(dtype, said):
+def test_what_spark_does_not_have_is_refused_by_name(dtype, words):
     with pytest.raises(PlanError, match=r"source 'hits': column 'at'") as refused:
         spark_schema("source 'hits'", {"at": dtype() if isinstance(dtype, type) else dtype})
-    assert said in str(refused.value)
+    assert words in str(refused.value)
 
 
 def test_of_nested_columns_the_way_to_the_part_is_named():

@@ -1,4 +1,4 @@
-"""An engine that carries every epoch through buckets too, and compares what both say."""
+"""An engine that carries every epoch through buckets too, and compares what both emit."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class TwinRunning(Running):
         for name in self._views:
             frames = [self.epochs.pieces.read(ref.piece) for ref in last.deltas.get(name, ())]
             emitted, own = counted(frames), counted([changed[name]] if name in changed else [])
-            assert emitted == own, f"epoch {now.epoch}, view {name}: buckets say {emitted}, the engine {own}"
+            assert emitted == own, f"epoch {now.epoch}, view {name}: buckets emit {emitted}, the engine {own}"
             held = [self.runner.contents(name, b, last.states) for b in range(self._engine.way.buckets)]
             found = counted([frame for frame in held if frame is not None])
             contents = counted([compiled.contents[name].contents()])

@@ -44,7 +44,7 @@ def test_never(tmp_path):
 @pytest.mark.parametrize("when", ["before", "after", "torn"])
 @pytest.mark.parametrize("error", [InjectedError, Killed])
 def test_for_every_n(tmp_path, when, error):
-    """Each of the eight operations fails once, and what is there is what the word says."""
+    """Each of the eight operations fails once, and what is there is what the word means."""
     left = []
     for n in itertools.count():
         folder = tmp_path / str(n)

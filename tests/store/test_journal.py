@@ -126,7 +126,7 @@ def test_a_journal_that_is_torn_at_any_byte(tmp_path, monkeypatch, kind):
         heal(str(place))
         is_between = kind == "flipped" and ends[0] <= at < 4096
         whole = 2 if at >= ends[1] or is_between else int(at >= ends[0])
-        assert files_in(place) == dict(each for said in files[:whole] for each in said.items()), at
+        assert files_in(place) == dict(each for named in files[:whole] for each in named.items()), at
         assert not any((place / name).exists() for name in JOURNALS)
         shutil.rmtree(place)
 

@@ -99,25 +99,25 @@ def test_nothing_else_is_left(tmp_path):
 
 def test_a_put_syncs_the_file_and_then_its_folder(tmp_path, monkeypatch):
     """In this order: the name must not be durable before the bytes are, nor the put done before the name is."""
-    said = []
+    calls = []
     sync, link = os.fsync, os.link
 
     def synced(descriptor):
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        said.append("folder" if os.path.isdir(path) else "file")
+        calls.append("folder" if os.path.isdir(path) else "file")
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "link", lambda *paths: (said.append("link"), link(*paths)))
+    monkeypatch.setattr(os, "link", lambda *paths: (calls.append("link"), link(*paths)))
     store = LocalStore(tmp_path)
     store.put("pieces/a", [b"x"])
-    assert said == ["folder", "file", "link", "folder"]  # The first for the folder that was made.
-    said.clear()
+    assert calls == ["folder", "file", "link", "folder"]  # The first for the folder that was made.
+    calls.clear()
     store.put_all([("pieces/b", [b"x"]), ("pieces/c", [b"x"])])
-    assert said == ["file", "file", "link", "link", "folder"]
-    said.clear()
+    assert calls == ["file", "file", "link", "link", "folder"]
+    calls.clear()
     store.delete_all(["pieces/a", "pieces/b"])
-    assert said == ["folder"]
+    assert calls == ["folder"]
 
 
 def test_a_small_put_costs_two_syncs_and_little_else(tmp_path):
@@ -315,7 +315,7 @@ def may_lock(folder):
 
 
 def test_a_full_disk(tmp_path):
-    """Says how many bytes found no room; what was there is there; nothing is left of what was not written."""
+    """The error names how many bytes found no room; what was there is there; nothing is left of what was not written."""
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as folder:
         store = LocalStore(folder)
         store.put("pieces/a", [b"x" * 100_000])
@@ -343,15 +343,15 @@ def test_a_bound_on_the_size_of_files(tmp_path):
         except Exception as error:
             print(type(error).__name__, error)
     """
-    said = python(code, tmp_path).communicate()[0]
-    assert said.startswith("CheckpointError")
-    assert "pieces/b" in said
-    assert "bigger" in said
+    output = python(code, tmp_path).communicate()[0]
+    assert output.startswith("CheckpointError")
+    assert "pieces/b" in output
+    assert "bigger" in output
     assert files_in(tmp_path) == ["pieces/a"]
 
 
 def test_a_read_only_mount(tmp_path):
-    """Can be read; says why it cannot be written or locked."""
+    """Can be read; an error names why it cannot be written or locked."""
     folder = tmp_path / "checkpoint"
     LocalStore(folder).put("pieces/a", [b"x"])
     with mounted(tmp_path / "frozen", "-o", "bind,ro", str(folder)) as frozen:
@@ -410,7 +410,7 @@ def test_an_error_of_the_disk_at_sync(tmp_path, monkeypatch):
     assert files_in(tmp_path) == ["pieces/first"]
 
 
-def test_asking_makes_nothing(tmp_path):
+def test_reading_makes_nothing(tmp_path):
     """A reader of a checkpoint that is not there leaves no trace of itself."""
     store = store_at(tmp_path / "none")
     assert store.list("") == []

@@ -23,74 +23,74 @@ def s3_store(s3_options):
 
 
 @pytest.fixture
-def asked(s3_store, monkeypatch):
+def requests(s3_store, monkeypatch):
     """The requests that S3 gets, by name."""
     import s3fs
 
-    said = []
+    sent = []
     call = s3fs.S3FileSystem._call_s3
 
     async def counted(self, method, *args, **named):
-        said.append((method, named.get("IfNoneMatch")))
+        sent.append((method, named.get("IfNoneMatch")))
         return await call(self, method, *args, **named)
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", counted)
-    return said
+    return sent
 
 
-def test_s3_is_asked_for_conditional_writes(s3_store, asked):
+def test_s3_receives_conditional_writes(s3_store, requests):
     """Each put is one request, with the condition that the name is free; the server refuses the second."""
     s3_store.put("commits/1", [b"x"])
     with pytest.raises(NameTakenError):
         s3_store.put("commits/1", [b"x"])
-    assert asked == [("put_object", "*")] * 2
+    assert requests == [("put_object", "*")] * 2
 
 
-def test_a_file_in_many_parts_is_conditional_too(s3_store, asked):
+def test_a_file_in_many_parts_is_conditional_too(s3_store, requests):
     """Beyond 100 MB S3 takes a file in parts: the last request makes it appear, or not."""
     data = bytes(101 << 20)
     s3_store.put("pieces/big", [data])
-    assert ("complete_multipart_upload", "*") in asked
+    assert ("complete_multipart_upload", "*") in requests
     assert s3_store.list("")[0].size == len(data)
 
 
-def test_a_second_read_asks_nobody(s3_store, asked):
+def test_a_second_read_requests_nothing(s3_store, requests):
     s3_store.put("commits/1", [b"x"])
     there = FsspecStore(s3_store.url, options=s3_store._options, cache_bytes=1 << 20)
     s3_store.put("pieces/a", [b"x" * 1000])
-    asked.clear()
+    requests.clear()
     assert there.read("pieces/a").equals(s3_store.read("pieces/a"))
-    assert len(asked) == 1
+    assert len(requests) == 1
     assert there.read("pieces/a").size == 1000
-    assert len(asked) == 1
+    assert len(requests) == 1
     there.read("commits/1")
     there.read("commits/1")
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
-def test_what_was_put_is_read_without_asking(s3_store, asked):
+def test_what_was_put_is_read_without_a_request(s3_store, requests):
     s3_store.put("pieces/a", [b"x" * 1000])
-    asked.clear()
+    requests.clear()
     assert s3_store.read("pieces/a").to_pybytes() == b"x" * 1000
-    assert asked == []
+    assert requests == []
 
 
-def test_copies_are_bounded(s3_options, tmp_path, asked):
+def test_copies_are_bounded(s3_options, tmp_path, requests):
     """The file that was read longest ago goes; one larger than the bound is read and not kept; no names are left."""
     url = f"s3://bucket/{uuid.uuid4()}"
     store = FsspecStore(url, options=s3_options, cache_folder=tmp_path, cache_bytes=3000)
     store.put_all([(f"pieces/{name}", [name.encode() * 1000]) for name in "abc"])
     store.put("pieces/large", [b"l" * 3001])
-    asked.clear()
+    requests.clear()
     for name in "abca":
         assert store.read(f"pieces/{name}").to_pybytes() == name.encode() * 1000
-    assert asked == []
+    assert requests == []
     store.put("pieces/d", [b"d" * 1000])
     for name in "acd":
         store.read(f"pieces/{name}")
-    assert [method for method, _ in asked] == ["put_object"]
+    assert [method for method, _ in requests] == ["put_object"]
     store.read("pieces/b")
-    assert len(asked) == 2
+    assert len(requests) == 2
     assert store.read("pieces/large").to_pybytes() == b"l" * 3001
     assert list(tmp_path.iterdir()) == []
 
@@ -105,7 +105,7 @@ def test_a_copy_is_a_mapped_file(s3_options, tmp_path):
 
 
 def test_no_room_for_copies(s3_options, tmp_path):
-    """A put does not need one; a read says where the room was missing."""
+    """A put does not need one; a read names where the room was missing."""
     url = f"s3://bucket/{uuid.uuid4()}"
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=64k", "tmpfs") as folder:
         store = FsspecStore(url, options=s3_options, cache_folder=folder)
@@ -117,7 +117,7 @@ def test_no_room_for_copies(s3_options, tmp_path):
 
 
 def test_no_folder_for_copies(s3_options, tmp_path):
-    """It is made; where it cannot be, that is said, and not that the file is missing."""
+    """It is made; where it cannot be, the error is about that, and not about a missing file."""
     url = f"s3://bucket/{uuid.uuid4()}"
     store = FsspecStore(url, options=s3_options, cache_folder=tmp_path / "new")
     store.put("pieces/a", [b"x"])
@@ -164,7 +164,7 @@ class _RefusalError(Exception):
         self.response = {"Error": {"Code": code}}
 
 
-def _saying(s3_store, monkeypatch, codes):
+def _answering(s3_store, monkeypatch, codes):
     """S3 refuses with these words, one after another, and then does its work."""
     from s3fs.errors import translate_boto_error
 
@@ -182,30 +182,30 @@ def _saying(s3_store, monkeypatch, codes):
 
 
 def test_conditional_writes_that_meet_are_tried_again(s3_store, monkeypatch):
-    """S3 says neither yes nor no while another one's write of the name is under way."""
-    left = _saying(s3_store, monkeypatch, ["ConditionalRequestConflict"] * 3)
+    """S3 neither accepts nor refuses while another one's write of the name is under way."""
+    left = _answering(s3_store, monkeypatch, ["ConditionalRequestConflict"] * 3)
     s3_store.put("commits/1", [b"x"])
     assert left == []
     assert s3_store.read("commits/1").to_pybytes() == b"x"
 
 
 def test_conflicts_without_end(s3_store, monkeypatch):
-    _saying(s3_store, monkeypatch, ["ConditionalRequestConflict"] * 100)
+    _answering(s3_store, monkeypatch, ["ConditionalRequestConflict"] * 100)
     with pytest.raises(CheckpointError, match="commits/1"):
         s3_store.put("commits/1", [b"x"])
     monkeypatch.undo()
     assert s3_store.list("") == []
 
 
-def test_refusals_of_servers_that_say_less(s3_store, monkeypatch):
+def test_refusals_of_servers_with_fewer_details(s3_store, monkeypatch):
     """Not all servers with the API of S3 name the condition that failed."""
-    _saying(s3_store, monkeypatch, ["PreconditionFailed"])
+    _answering(s3_store, monkeypatch, ["PreconditionFailed"])
     with pytest.raises(NameTakenError):
         s3_store.put("commits/1", [b"x"])
 
 
 def test_no_permission(s3_store, monkeypatch):
-    _saying(s3_store, monkeypatch, ["AccessDenied"])
+    _answering(s3_store, monkeypatch, ["AccessDenied"])
     with pytest.raises(CheckpointError, match=r"lacks permission.*credentials"):
         s3_store.put("commits/1", [b"x"])
 
@@ -264,15 +264,15 @@ def test_paths(tmp_path, where, path):
 
 
 @pytest.mark.parametrize(
-    ("where", "says"),
+    ("where", "message"),
     [
         ("", "give a folder"),
         ("nosuch://x", "nosuch"),
         (Path("s3://bucket/x"), "give a url as text"),
     ],
 )
-def test_places_that_are_none(where, says):
-    with pytest.raises(CheckpointError, match=says):
+def test_places_that_are_none(where, message):
+    with pytest.raises(CheckpointError, match=message):
         store_at(where)
 
 
@@ -293,7 +293,7 @@ def test_passwords_are_not_shown():
 
 
 def test_without_fsspec(tmp_path):
-    """The package and folders work; a url says what to install."""
+    """The package and folders work; a url is refused with what to install."""
     code = """
 import sys
 sys.modules["fsspec"] = None
@@ -307,9 +307,9 @@ except Exception as error:
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     command = [sys.executable, "-c", code, str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
-    assert said.startswith("CheckpointError")
-    assert install_command("s3") in said
+    output = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+    assert output.startswith("CheckpointError")
+    assert install_command("s3") in output
 
 
 def test_without_the_library_of_a_protocol(monkeypatch):

@@ -13,7 +13,7 @@ from evercurrent.core.data.errors import CheckpointError, MissingFileError, Name
 from evercurrent.views.store import store_at
 from evercurrent.views.store.opening import OPENERS, opens
 
-# The store without exclusive writes says so; that it does is tested with the remote ones.
+# The store without exclusive writes declares it; that it does is tested with the remote ones.
 pytestmark = pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.CheckpointWarning")
 
 
@@ -234,9 +234,9 @@ def test_put_all_of_one_name_twice(store):
     ],
 )
 def test_names_that_lead_elsewhere(store, name):
-    for ask in (lambda: store.put(name, [b"x"]), lambda: store.read(name), lambda: store.delete(name)):
+    for call in (lambda: store.put(name, [b"x"]), lambda: store.read(name), lambda: store.delete(name)):
         with pytest.raises(CheckpointError, match="is not a file name"):
-            ask()
+            call()
     assert store.list("") == []
 
 
@@ -247,7 +247,7 @@ def test_prefixes_that_lead_elsewhere(store, prefix):
 
 
 def test_one_writer(store):
-    """A second lock is refused, says who has the first, and is given when that is over."""
+    """A second lock is refused with the name of who has the first, and is given when that is over."""
     with store.lock():
         with pytest.raises(CheckpointError, match="this process") as caught, store.lock():
             pass

@@ -84,7 +84,7 @@ PROGRAMS: tuple[KeptProgram, ...] = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What a version says of an engine: the other has to say the same."""
+    """What a version shows of an engine: the other has to show the same."""
 
     rows: dict[str, list[str]]
     types: dict[str, dict[str, str]]
@@ -104,7 +104,7 @@ class Seen:
 
 
 def begin(folder: Path, program: KeptProgram) -> None:
-    """Keep the first epochs, and beside them what this version says of them."""
+    """Keep the first epochs, and beside them what this version shows of them."""
     place = folder / program.folder
     with program.opened(place, range(program.kept_at)) as engine:
         seen = Seen.of(program, engine)

@@ -3,7 +3,7 @@
     python tests/versions/run_sets.py [--only NAME ...] [--tests all|part|little] [-- ARGUMENTS OF PYTEST]
 
 At the end checkpoints that one polars began are opened and gone on with under another: ``carried_over.py``.
-A Python that a set wants and nobody has is fetched by uv where that can be; else the set is named as one that was not run.
+A Python that a set needs and that is not installed is fetched by uv where that can be; else the set is named as one that was not run.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def made(versions: VersionSet) -> str:
     """Make the environment of a set; returns why it cannot be made, or nothing."""
     stamp = versions.folder / "made-of"
     constraints = "\n".join([*tools(versions), *versions.pins])
-    wanted = (ROOT / "pyproject.toml").read_text("utf-8") + constraints
-    if stamp.exists() and stamp.read_text("utf-8") == wanted:
+    contents = (ROOT / "pyproject.toml").read_text("utf-8") + constraints
+    if stamp.exists() and stamp.read_text("utf-8") == contents:
         return ""
     shutil.rmtree(versions.folder, ignore_errors=True)
     found = uv("venv", "--python", versions.python, versions.folder)
@@ -141,7 +141,7 @@ def made(versions: VersionSet) -> str:
     if installed.returncode:
         raise SystemExit(f"{versions.name}: pyproject.toml and the table do not agree\n{installed.stderr}")
     uv("cache", "prune", "--ci")  # All but what it has built: each pyspark came as two gigabytes.
-    stamp.write_text(wanted, "utf-8")
+    stamp.write_text(contents, "utf-8")
     return ""
 
 
@@ -174,13 +174,13 @@ def half(versions: VersionSet, name: str, folder: str) -> int:
 
 
 def main() -> None:
-    """Run the sets that are asked for, one after the other, and sum up."""
+    """Run the sets that are named, one after the other, and sum up."""
     sets_by_name = {each.name: each for each in sets()}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--only", nargs="+", choices=sets_by_name, default=list(sets_by_name), help="names of sets"
     )
-    parser.add_argument("--tests", choices=TESTS, help="instead of what the row says")
+    parser.add_argument("--tests", choices=TESTS, help="instead of those of the row")
     parser.add_argument("arguments", nargs="*", help="of pytest, behind --")
     options = parser.parse_args()
     lines, ready, failed = [], [], False

@@ -95,5 +95,5 @@ def test_groups_are_read_ahead_where_no_function_of_a_user_can_be_called(
     engine.push("sales", pl.DataFrame({"shop": numbers[:50], "price": numbers[:50], "_diff": -1}))
     view = engine.view("sizes", shops.group_by(pl.col("total") % 7).agg(n=pl.len()))
     assert kinds == {Delta if is_ahead else Run}
-    wanted = shops.read().group_by(pl.col("total") % 7).agg(n=pl.len().cast(pl.Int64))
-    assert sorted(view.read().rows()) == sorted(wanted.rows())
+    expected = shops.read().group_by(pl.col("total") % 7).agg(n=pl.len().cast(pl.Int64))
+    assert sorted(view.read().rows()) == sorted(expected.rows())

@@ -1,4 +1,4 @@
-"""What a view says about itself where there are no keys, where rows tie, and where rows are taken back too late."""
+"""What a view reports about itself where there are no keys, where rows tie, and where rows are taken back too late."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_the_views_are_those_of_the_good_rows(epochs: Any, workers: int) -> None
 @settings(max_examples=max(5, settings().max_examples // 3))
 @given(epochs=EPOCHS)
 def test_a_crash_after_any_epoch_loses_no_refused_row(epochs: Any, tmp_path_factory: Any) -> None:
-    """The input of the last epochs is only logged: evaluated again it refuses the same rows, whatever the program says now."""
+    """The input of the last epochs is only logged: evaluated again it refuses the same rows, whatever the program declares now."""
     folder: Path = tmp_path_factory.mktemp("crash")
     whole = ec.Engine(on_bad_rows="ledger")
     declare(whole)

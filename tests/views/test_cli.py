@@ -1,4 +1,4 @@
-"""The command: what it runs, reads, writes and shows; what its errors say; how it ends."""
+"""The command: what it runs, reads, writes and shows; what its errors name; how it ends."""
 
 import io
 import os
@@ -88,7 +88,7 @@ def words(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_width_given(monkeypatch) -> None:
-    """A test runner may say how wide its own terminal is."""
+    """A test runner may set how wide its own terminal is."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
@@ -108,7 +108,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def done(*arguments: str | Path) -> str:
-    """What a run says that ends well, with single spaces."""
+    """What a run prints that ends well, with single spaces."""
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -126,14 +126,14 @@ def refused(*arguments: str | Path) -> str:
 
 
 class TestRun:
-    def test_says_what_was_done(self, words, rows):
-        said = done("run", words, "--input", f"words={rows}", "--show", "counts")
-        assert "counts\nword n\nb 2\na 1" in said
-        assert "rows read 5" in said
-        assert "epochs 1" in said
-        assert "event time 2020-01-01 10:00:00 to 2020-01-03 00:00:00" in said
-        assert "refused no row" in said
-        assert "views counts: 2 rows\n totals: 2 rows" in said
+    def test_shows_what_was_done(self, words, rows):
+        printed = done("run", words, "--input", f"words={rows}", "--show", "counts")
+        assert "counts\nword n\nb 2\na 1" in printed
+        assert "rows read 5" in printed
+        assert "epochs 1" in printed
+        assert "event time 2020-01-01 10:00:00 to 2020-01-03 00:00:00" in printed
+        assert "refused no row" in printed
+        assert "views counts: 2 rows\n totals: 2 rows" in printed
 
     def test_names_used_for_something_else_are_left_alone(self, words, rows):
         words.write_text(WORDS + "order = show = inputs = remarks = input_rows = words\n")
@@ -141,23 +141,25 @@ class TestRun:
 
     def test_several_views_with_bars(self, words, rows):
         words.write_text(WORDS + "show = ['counts', 'totals']\nbars = {'counts': 'n', 'totals': 'words'}\n")
-        said = done("run", words, "--input", f"words={rows}")
-        assert f"counts\nword n\nb 2 {'█' * 20}\na 1 {'█' * 10}\n\ntotals\nn words\n1 1 {'█' * 20}\n" in said
-        said = done("run", words, "--input", f"words={rows}", "--show", "totals")
-        assert "counts\nword" not in said
+        printed = done("run", words, "--input", f"words={rows}")
+        assert (
+            f"counts\nword n\nb 2 {'█' * 20}\na 1 {'█' * 10}\n\ntotals\nn words\n1 1 {'█' * 20}\n" in printed
+        )
+        printed = done("run", words, "--input", f"words={rows}", "--show", "totals")
+        assert "counts\nword" not in printed
 
     def test_an_application_may_let_rows_arrive_in_its_own_way(self, words, rows, tmp_path):
         words.write_text(WORDS + ARRIVALS)
-        said = done("run", words, "--input", f"words={rows}", "--deltas", f"counts={tmp_path / 'd.jsonl'}")
-        assert "rows read 5" in said
-        assert "epochs 3" in said
+        printed = done("run", words, "--input", f"words={rows}", "--deltas", f"counts={tmp_path / 'd.jsonl'}")
+        assert "rows read 5" in printed
+        assert "epochs 3" in printed
         deltas = pl.read_ndjson(tmp_path / "d.jsonl")
         assert deltas.select("word", "n", "_epoch").rows() == [("b", 2, 2), ("a", 1, 3)]
 
     def test_windows_fire_when_the_input_has_ended(self, words, rows):
         words.write_text(WORDS + DAYS)
-        said = done("run", words, "--input", f"words={rows}", "--show", "days", "--batch-rows", "1")
-        assert "3 rows" in said
+        printed = done("run", words, "--input", f"words={rows}", "--show", "days", "--batch-rows", "1")
+        assert "3 rows" in printed
 
     def test_shows_the_last_declared_view_by_default(self, words, rows):
         assert "totals\nn words" in done("run", words, "--input", f"words={rows}")
@@ -165,8 +167,8 @@ class TestRun:
     def test_refused_rows_are_counted_by_reason(self, words, tmp_path):
         path = tmp_path / "rows.jsonl"
         path.write_text('{"word": "a"}\n{"word": "gone", "_diff": -1}\n{"word": "never", "_diff": -2}\n')
-        said = done("run", words, "--input", f"words={path}")
-        assert re.search(r"refused 3 of words: \w+", said)
+        printed = done("run", words, "--input", f"words={path}")
+        assert re.search(r"refused 3 of words: \w+", printed)
 
     def test_a_module_a_function_and_the_working_folder(self, tmp_path, monkeypatch):
         (tmp_path / "two_sources_app.py").write_text(TWO)
@@ -186,7 +188,7 @@ class TestRun:
         (tmp_path / "left.csv").write_text("k\n1\n2\n3\n4\n5\n")
         (tmp_path / "right.csv").write_text("k\n6\n7\n")
         epochs = {}
-        said = done(
+        printed = done(
             "run",
             tmp_path / "two.py",
             *("--input", f"left={tmp_path / 'left.csv'}", "--input", f"right={tmp_path / 'right.csv'}"),
@@ -196,19 +198,19 @@ class TestRun:
         epochs = {name: pl.read_parquet(tmp_path / f"{name}.parquet") for name in "lr"}
         assert epochs["l"].select("k", "_epoch").sort("k").rows() == [(1, 1), (2, 1), (3, 3), (4, 3), (5, 4)]
         assert epochs["r"].select("k", "_epoch").sort("k").rows() == [(6, 2), (7, 2)]
-        assert "rows read 7 (left 5, right 2)" in said
+        assert "rows read 7 (left 5, right 2)" in printed
 
     def test_an_input_can_be_given_twice_and_be_a_folder(self, tmp_path, words, rows):
         (tmp_path / "more").mkdir()
         pl.read_csv(rows, try_parse_dates=True).write_parquet(tmp_path / "more" / "a.parquet")
-        said = done("run", words, "--input", f"words={rows}", "--input", f"words={tmp_path / 'more'}")
-        assert "rows read 10" in said
-        assert "epochs 2" in said
+        printed = done("run", words, "--input", f"words={rows}", "--input", f"words={tmp_path / 'more'}")
+        assert "rows read 10" in printed
+        assert "epochs 2" in printed
 
     @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
     def test_deltas_add_up_to_the_output(self, tmp_path, words, rows, suffix):
         path = tmp_path / f"deltas{suffix}"
-        said = done(
+        printed = done(
             *("run", words, "--input", f"words={rows}", "--batch-rows", "1"),
             *("--deltas", f"counts={path}", "--output", tmp_path / "out"),
         )
@@ -219,16 +221,16 @@ class TestRun:
         out = pl.read_parquet(tmp_path / "out" / "counts.parquet")
         assert sorted(summed.select("word", "n").rows()) == sorted(out.rows()) == [("a", 1), ("b", 2)]
         assert pl.read_parquet(tmp_path / "out" / "totals.parquet").height == 2
-        assert str(path) in said
-        assert "totals.parquet" in said
+        assert str(path) in printed
+        assert "totals.parquet" in printed
 
     def test_the_bundled_shop(self):
-        said = done("run", "retail", "--batch-rows", "20000")
-        assert "rows read 200,000" in said
-        assert "epochs 10" in said
-        assert re.search(r"customer \d+ \(.*\) falls to \w+: [-\d.]+ -> [-\d.]+", said)
-        assert "tiers, the first 10 of" in said
-        assert len(re.findall("^epoch ", said, re.MULTILINE)) == 10
+        printed = done("run", "retail", "--batch-rows", "20000")
+        assert "rows read 200,000" in printed
+        assert "epochs 10" in printed
+        assert re.search(r"customer \d+ \(.*\) falls to \w+: [-\d.]+ -> [-\d.]+", printed)
+        assert "tiers, the first 10 of" in printed
+        assert len(re.findall("^epoch ", printed, re.MULTILINE)) == 10
 
 
 class TestOtherCommands:
@@ -237,14 +239,14 @@ class TestOtherCommands:
 
     @pytest.mark.parametrize("arguments", [[], ["--format", "text"], ["--format", "mermaid"]])
     def test_explain_names_sources_and_views(self, words, arguments):
-        said = done("explain", words, *arguments)
-        assert "words" in said
-        assert "counts" in said
+        printed = done("explain", words, *arguments)
+        assert "words" in printed
+        assert "counts" in printed
 
     def test_version(self):
         assert re.match(r"evercurrent \d", done("--version"))
 
-    def test_help_says_that_batches_take_turns(self):
+    def test_help_explains_that_batches_take_turns(self):
         assert "interleaved" in run("run", "--help").stdout
 
 
@@ -279,8 +281,8 @@ def test_deltas_of_a_run_are_an_input_of_the_next(tmp_path, suffix):
         given = deltas
     assert_frame_equal(*outputs)
     infinity, nan = float("inf"), float("nan")
-    wanted = {"t": [None, "NaN", "a"], "x": [None, nan, -infinity], "l": [None, [infinity, None, 1.5], []]}
-    assert_frame_equal(outputs[0], pl.DataFrame(wanted, schema=outputs[0].schema))
+    columns = {"t": [None, "NaN", "a"], "x": [None, nan, -infinity], "l": [None, [infinity, None, 1.5], []]}
+    assert_frame_equal(outputs[0], pl.DataFrame(columns, schema=outputs[0].schema))
 
 
 class TestErrors:
@@ -303,16 +305,16 @@ class TestErrors:
         assert "no view" in self.of_app(tmp_path, "import evercurrent as ec\nengine = ec.Engine()\n")
 
     def test_code_that_fails(self, tmp_path):
-        said = self.of_app(tmp_path, "x = 1\ny = x / 0\n")
-        assert "ZeroDivisionError: division by zero (broken.py, line 2)" in said
+        error = self.of_app(tmp_path, "x = 1\ny = x / 0\n")
+        assert "ZeroDivisionError: division by zero (broken.py, line 2)" in error
         assert "line 2" in self.of_app(tmp_path, "def engine():\n    return nothing\n")
         assert "SyntaxError" in self.of_app(tmp_path, "def engine(:\n")
 
     def test_an_order_by_what_is_not_there(self, words, rows):
         words.write_text(WORDS + "order = {'counts': ['-size']}\n")
         assert "by '-size'; it has 'word', 'n'" in refused("run", words, "--input", f"words={rows}")
-        for said in ("order = {'sizes': ['n']}", "show = ['counts', 'sizes']", "bars = {'sizes': 'n'}"):
-            words.write_text(WORDS + said + "\n")
+        for line in ("order = {'sizes': ['n']}", "show = ['counts', 'sizes']", "bars = {'sizes': 'n'}"):
+            words.write_text(WORDS + line + "\n")
             assert "no view 'sizes'" in refused("run", words, "--input", f"words={rows}")
         words.write_text(WORDS + "bars = {'counts': 'word'}\n")
         assert "'bars' draws 'word' of view 'counts'; its columns of numbers are 'n'" in refused(
@@ -329,9 +331,9 @@ class TestErrors:
     def test_an_empty_folder(self, words, rows, tmp_path):
         (folder := tmp_path / "new").mkdir()
         (folder / "_SUCCESS").touch()
-        said = refused("run", words, "--input", f"words={rows}", "--input", f"words={folder}")
-        assert "new: there is nothing to read for source 'words'" in said
-        assert "--follow" in said
+        error = refused("run", words, "--input", f"words={rows}", "--input", f"words={folder}")
+        assert "new: there is nothing to read for source 'words'" in error
+        assert "--follow" in error
 
     def test_files_without_rows(self, words, tmp_path):
         """Files that have a header or nothing are accepted, and the run reports that no row was read; a CSV file without a header is refused."""
@@ -367,8 +369,8 @@ class TestErrors:
 
     def test_a_column_that_is_wrong(self, words, tmp_path):
         (tmp_path / "a.csv").write_text("word,when\na,2020-01-01\n")
-        said = refused("run", words, "--input", f"words={tmp_path / 'a.csv'}")
-        assert "a.csv: there is no column 'at'" in said
+        error = refused("run", words, "--input", f"words={tmp_path / 'a.csv'}")
+        assert "a.csv: there is no column 'at'" in error
 
     def test_a_batch_that_the_engine_refuses_names_the_rows(self, tmp_path):
         (tmp_path / "app.py").write_text(
@@ -376,10 +378,10 @@ class TestErrors:
             "rows = engine.source('rows', {'k': pl.Int64}, kind='diffs', strict=True)\nengine.view('all', rows)\n"
         )
         (tmp_path / "a.csv").write_text("k,_diff\n1,1\n2,1\n3,-1\n")
-        said = refused(
+        error = refused(
             "run", tmp_path / "app.py", "--input", f"rows={tmp_path / 'a.csv'}", "--batch-rows", "2"
         )
-        assert "a.csv: rows 3 to 3:" in said
+        assert "a.csv: rows 3 to 3:" in error
 
     def test_debug_shows_where(self, tmp_path):
         (tmp_path / "broken.py").write_text("1 / 0\n")
@@ -508,7 +510,7 @@ class TestProcess:
         assert (process.returncode, err) == (0, "")
         assert re.search(r"epochs +1\n", out)
 
-    def test_stopping_before_the_end_says_so(self, start, words):
+    def test_stopping_before_the_end_is_reported(self, start, words):
         words.write_text(SLOW)
         process = start("run", words)
         assert process.stdout.readline().startswith("epoch 1 ")
@@ -551,7 +553,7 @@ class TestScreens:
         tally = Tally(rows=10, epochs=3, epoch=3, seconds=1.0, share=0.25)
         screen.epoch(tally, self.DELTA, lambda: ["b is new"] * 50)
         screen.close()
-        said = console.file.getvalue()
+        printed = console.file.getvalue()
         for words in (
             "25%",
             "3.0 s left",
@@ -561,7 +563,7 @@ class TestScreens:
             "1,234.50",
             "-1",
         ):
-            assert words in said or width < 80
+            assert words in printed or width < 80
 
     @pytest.mark.parametrize(
         ("width", "height", "seen"), [(140, 40, True), (80, 24, False), (140, 12, False)]
@@ -571,11 +573,11 @@ class TestScreens:
         screen = LiveScreen(console, self.shown(), [Shown("others", lambda: self.ROWS, [], "x")])
         screen.epoch(Tally(), self.DELTA, list)
         screen.close()
-        said = console.file.getvalue()
-        assert ("others (2 rows)" in said) is seen
-        assert ("█" * 20 in said) is seen
+        printed = console.file.getvalue()
+        assert ("others (2 rows)" in printed) is seen
+        assert ("█" * 20 in printed) is seen
 
-    def test_live_says_that_it_waits(self):
+    def test_live_shows_that_it_waits(self):
         console = self.console()
         screen = LiveScreen(console, self.shown())
         screen.idle(Tally())
@@ -585,16 +587,16 @@ class TestScreens:
     def test_plain_lines_at_the_first_epoch_at_tenths_and_at_the_end(self):
         console = self.console(terminal=False)
         screen = PlainScreen(console, self.shown())
-        asked = []
+        drawn = []
         for epoch in range(1, 96):
             tally = Tally(seconds=1.0, epochs=epoch, epoch=epoch, rows=epoch * 10, share=epoch / 100)
-            screen.epoch(tally, None, lambda epoch=epoch: asked.append(epoch) or [f"remark {epoch}"] * 5)
+            screen.epoch(tally, None, lambda epoch=epoch: drawn.append(epoch) or [f"remark {epoch}"] * 5)
         screen.close()
-        said = [1, *range(10, 100, 10), 95]
-        assert asked == said
+        expected = [1, *range(10, 100, 10), 95]
+        assert drawn == expected
         lines = console.file.getvalue().splitlines()
         assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == [
-            f"epoch {n}" for n in said
+            f"epoch {n}" for n in expected
         ]
         assert lines[1:5] == ["    remark 1"] * 3 + ["    and 2 more"]
 
@@ -604,7 +606,7 @@ class TestScreens:
         screen.epoch(Tally(epochs=1, rows=2, seconds=1.0), self.DELTA, list)
         assert console.file.getvalue().splitlines()[1:] == ["    +1  b  2  1,234.50", "    -1  a  1  0.50"]
 
-    def test_plain_says_once_that_it_waits(self):
+    def test_plain_shows_once_that_it_waits(self):
         console = self.console(terminal=False)
         screen = PlainScreen(console, self.shown())
         for _ in range(3):

@@ -77,7 +77,7 @@ def test_deltas_of_a_view_that_was_added_later_are_written_from_its_beginning_in
         (".csv.lz4", lambda path: pl.read_csv(pa.input_stream(path, compression="lz4").read(), schema=SCHEMA)),
     ],
 )  # fmt: skip
-def test_deltas_are_what_their_suffix_says(
+def test_deltas_are_in_the_format_of_their_suffix(
     tmp_path: Path, suffix: str, read: Callable[[Path], pl.DataFrame]
 ) -> None:
     path = tmp_path / f"d{suffix}"

@@ -90,8 +90,8 @@ def test_a_broken_pipe_ends_the_command_silently() -> None:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert b"Error" not in (said := process.stderr.read()), said
-    assert b"error" not in said, said
+    assert b"Error" not in (errors := process.stderr.read()), errors
+    assert b"error" not in errors, errors
     assert process.wait(60) == 141
     process.stderr.close()
 
@@ -110,7 +110,7 @@ def test_compressed_files_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("w.csv.gz", gzip.compress(ROWS.encode() * 500, mtime=0)[:-20], "incomplete or damaged"),
         ("w.csv.zst", b"word,n\n", "not compressed by zstd"),
@@ -118,11 +118,11 @@ def test_compressed_files_are_read() -> None:
         ("w.gz", b"", ".csv.gz"),
     ],
 )
-def test_compressed_files_that_cannot_be_read(name: str, data: bytes, said: str) -> None:
+def test_compressed_files_that_cannot_be_read(name: str, data: bytes, message: str) -> None:
     Path(name).write_bytes(data)
     done = run("--input", f"words={name}")
     assert done.exit_code == 1
-    assert said in " ".join(done.output.split()), done.output
+    assert message in " ".join(done.output.split()), done.output
 
 
 @pytest.mark.parametrize(("separator", "character"), [(";", ";"), ("tab", "\t"), ("|", "|")])
@@ -171,7 +171,7 @@ def test_contents_in_each_format(form: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_columns_that_are_not_declared_are_ignored_when_asked(suffix: str) -> None:
+def test_columns_that_are_not_declared_are_ignored_on_request(suffix: str) -> None:
     frame = pl.DataFrame({"word": ["a", "b", "c"], "colour": ["x", "y", "z"], "n": [1, 2, 3]})
     (frame.write_csv if suffix == ".csv" else frame.write_ndjson)(f"w{suffix}")
     done = run("--input", f"words=w{suffix}")

@@ -109,7 +109,7 @@ def test_over_http() -> None:
     assert "Cannot connect to host 127.0.0.1" in " ".join(unanswered.stderr.split())
 
 
-def test_a_checkpoint_knows_what_was_read() -> None:
+def test_a_checkpoint_records_what_was_read() -> None:
     put("/in/1.csv", ROWS.encode())
     words = ("--input", "words=memory://in", "--checkpoint", "state")
     assert run(*words).exit_code == 0

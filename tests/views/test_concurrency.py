@@ -332,7 +332,7 @@ class TestFork:
             assert contents(counts) == {"a": 1, "b": 1}
 
 
-def test_a_block_knows_its_epoch_also_when_a_subscriber_raises() -> None:
+def test_a_block_has_its_epoch_also_when_a_subscriber_raises() -> None:
     engine, view = words()
 
     def failing(frame: pl.DataFrame) -> None:
@@ -350,13 +350,13 @@ def test_the_engine_explains_itself_while_views_are_declared() -> None:
     first = engine.view("first", rows)
     first.read()
     compiled = engine._current()
-    # As if the thread that asks had looked at the circuit just before another one declared this.
+    # As if the thread that explains had looked at the circuit just before another one declared this.
     engine.view("second", rows.filter(pl.col("k") > 1))
-    running, asked = engine._running, []
+    running, calls = engine._running, []
 
     def explained(known: object) -> str:
-        asked.append(known)
-        return engine._explained(compiled if len(asked) == 1 else engine._current())
+        calls.append(known)
+        return engine._explained(compiled if len(calls) == 1 else engine._current())
 
     assert "second" in running.steadily(explained)
 

@@ -45,7 +45,7 @@ USES: dict[str, Callable[[ec.Source, pl.Expr], object]] = {
 @pytest.mark.parametrize("kind", ["plus", "function", "ternary"])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("count", [25, 290, 3_000])
-def test_what_is_not_taken_says_the_way_out(use: str, kind: str, count: int) -> None:
+def test_what_is_not_taken_is_refused_with_the_way_out(use: str, kind: str, count: int) -> None:
     engine = ec.Engine()
     rows = engine.source("rows", COLUMNS)
     refused: PlanError | None = None

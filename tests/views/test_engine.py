@@ -246,7 +246,7 @@ def test_a_frame_that_does_not_fit_its_source_is_refused_whole(bad: str) -> None
     assert engine.push("orders", ROWS) == 2
 
 
-def test_an_append_source_refuses_diffs_and_says_which_kind_takes_them() -> None:
+def test_an_append_source_refuses_diffs_and_names_the_kind_that_takes_them() -> None:
     engine, _ = started("append")
     before = observed(engine)
     with pytest.raises(ec.InputError, match="_diff") as caught:

@@ -1,7 +1,7 @@
 """Expressions taken apart must come together again as polars has them.
 
 The judge is polars' own ``group_by(keys).agg(expr)``. The parts are evaluated here by a plain interpreter that
-knows nothing of spines: prepared columns, then each aggregate over whole groups, then the finished columns.
+has no spines: prepared columns, then each aggregate over whole groups, then the finished columns.
 """
 
 import datetime as dt
@@ -61,7 +61,7 @@ ROWS = pl.DataFrame(
 
 
 def interpreted(compiled: Aggregation, rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """What an aggregation says of rows, slowly and plainly."""
+    """What an aggregation gives for rows, slowly and plainly."""
     prepared = rows.select(*keys, pl.row_index("row"), *(column.expr for column in compiled.prepared))
     for column in compiled.prepared:
         if column.copies is not None:

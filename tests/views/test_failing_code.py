@@ -1,4 +1,4 @@
-"""What goes wrong in a user's own code or expression is said in the user's words, and changes nothing."""
+"""What goes wrong in a user's own code or expression is reported in the user's words, and changes nothing."""
 
 from collections.abc import Callable
 from typing import Any

@@ -77,7 +77,7 @@ class TestEveryFormat:
     def test_gives_the_rows(self, tmp_path, suffix):
         assert read(as_file(tmp_path, suffix, ROWS)).equals(ROWS)
 
-    def test_in_batches_of_the_asked_size_with_their_first_rows(self, tmp_path, suffix):
+    def test_in_batches_of_the_requested_size_with_their_first_rows(self, tmp_path, suffix):
         rows = pl.select(k=pl.int_range(10_000)).with_columns(
             name=pl.lit("n"), at=pl.lit(datetime(2020, 1, 1)), x=pl.col("k") / 2
         )

@@ -37,7 +37,7 @@ def write_parquet(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "write", "says"),
+    ("name", "write", "message"),
     [
         ("b.xlsx", lambda path: path.write_bytes(b"PK"), "a spreadsheet is not read; save it as CSV"),
         ("b.zip", lambda path: path.write_bytes(b"PK"), "an archive is not read"),
@@ -54,7 +54,7 @@ def write_parquet(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_left_out(
-    tmp_path: Path, name: str, write: Callable[[Path], object], says: str
+    tmp_path: Path, name: str, write: Callable[[Path], object], message: str
 ) -> None:
     (tmp_path / "a.csv").write_text(GOOD)
     write(tmp_path / name)
@@ -62,14 +62,14 @@ def test_a_file_that_cannot_be_read_is_left_out(
     reader = reader_of(tmp_path)
     assert look(reader) == [("a", 1), ("z", 26)]
     assert list(reader.left_out) == [tmp_path / name]
-    assert says in reader.left_out[tmp_path / name]
+    assert message in reader.left_out[tmp_path / name]
     (tmp_path / "zz.csv").write_text("k,v\nzz,27\n")
     assert look(reader) == [("zz", 27)]
     assert reader.unfinished == []
     assert reader.rows == 3
     with pytest.raises(FileError) as raised:
         look(reader_of(tmp_path, leaves_out=False))
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_file_that_was_left_out_is_read_when_it_has_changed(tmp_path: Path) -> None:

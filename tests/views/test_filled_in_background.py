@@ -221,7 +221,7 @@ def test_a_view_that_is_replaced_stays_until_the_other_is_ready(held: Held) -> N
         first.read()
 
 
-def test_a_fill_that_fails_says_why_and_nothing_is_there() -> None:
+def test_a_fill_that_fails_has_the_reason_and_nothing_is_there() -> None:
     engine = started()
 
     def fails(_: pl.DataFrame) -> pl.DataFrame:

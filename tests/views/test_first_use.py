@@ -1,4 +1,4 @@
-"""What somebody who knows polars types first: it works, or is refused with the reason and the way out."""
+"""What a user of polars types first: it works, or is refused with the reason and the way out."""
 
 import copy
 from collections.abc import Callable
@@ -81,7 +81,7 @@ SAME: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("form", SAME)
-def test_two_ways_to_say_the_same_are_one_plan(form: str) -> None:
+def test_two_ways_to_write_the_same_are_one_plan(form: str) -> None:
     engine, source, other = declared()
     one, two = (build(source, other) for build in SAME[form])
     nodes = [engine.view("one", one), engine.view("two", two)]
@@ -178,10 +178,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
 def test_what_a_collection_cannot_do_is_refused_with_a_way_out(case: str) -> None:
     build, words = REFUSED[case]
     engine, source, other = declared()
-    said = refusal(ec.PlanError, lambda: build(source, other))
-    assert said.startswith(f"{case.partition(':')[0]} on source 'orders': ")
-    assert [word for word in words if word not in said] == [], said
-    assert "\n" not in said
+    message = refusal(ec.PlanError, lambda: build(source, other))
+    assert message.startswith(f"{case.partition(':')[0]} on source 'orders': ")
+    assert [word for word in words if word not in message] == [], message
+    assert "\n" not in message
     assert engine.plan.number_of_nodes() == 2
 
 
@@ -276,10 +276,10 @@ BAD_SCHEMAS: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_SCHEMAS)
-def test_a_schema_that_says_too_little_is_refused(bad: str) -> None:
+def test_a_schema_with_too_little_in_it_is_refused(bad: str) -> None:
     schema, words = BAD_SCHEMAS[bad]
-    said = refusal(ec.PlanError, lambda: ec.Engine().source("new", schema))
-    assert [word for word in ["source 'new'", *words] if word not in said] == []
+    message = refusal(ec.PlanError, lambda: ec.Engine().source("new", schema))
+    assert [word for word in ["source 'new'", *words] if word not in message] == []
 
 
 def test_types_of_python_are_types() -> None:
@@ -294,7 +294,7 @@ def test_a_name_is_text(name: Any) -> None:
     assert "name" in refusal(ec.PlanError, lambda: engine.source(name, COLUMNS))
 
 
-def test_a_view_of_something_else_says_what_it_was() -> None:
+def test_a_view_of_something_else_is_refused_with_what_it_was() -> None:
     engine, source, _ = declared()
     assert ".agg(" in refusal(ec.PlanError, lambda: engine.view("v", source.group_by("k")))
     assert "DataFrame" in refusal(ec.PlanError, lambda: engine.view("v", cast(Any, pl.DataFrame())))
@@ -347,9 +347,9 @@ def test_rows_that_are_no_frame_are_refused_in_one_line(bad: str) -> None:
     data, words = BAD_ROWS[bad]
     engine = ec.Engine()
     engine.source("s", {"a": pl.Int8, "b": pl.String}, kind="diffs")
-    said = refusal(ec.InputError, lambda: engine.push("s", data))
-    assert [word for word in ["source 's'", *words] if word not in said] == [], said
-    assert "\n" not in said
+    message = refusal(ec.InputError, lambda: engine.push("s", data))
+    assert [word for word in ["source 's'", *words] if word not in message] == [], message
+    assert "\n" not in message
     assert engine.epoch_number == 0
 
 
@@ -476,7 +476,7 @@ def test_everything_shows_what_it_is() -> None:
 # The command line
 
 
-def said_of(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> str:
+def error_of(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> str:
     monkeypatch.chdir(folder)
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code in (1, 2)
@@ -488,9 +488,9 @@ def test_an_application_that_declares_wrongly_is_named_with_the_line(
 ) -> None:
     lines = ["import evercurrent as ec", "engine = ec.Engine()", "engine.source('s', {})"]
     (tmp_path / "wrong.py").write_text("\n".join(lines))
-    said = said_of(monkeypatch, tmp_path, "explain", "wrong.py")
-    assert said.startswith("error: wrong.py: source 's': no columns")
-    assert said.endswith("(wrong.py, line 3)")
+    message = error_of(monkeypatch, tmp_path, "explain", "wrong.py")
+    assert message.startswith("error: wrong.py: source 's': no columns")
+    assert message.endswith("(wrong.py, line 3)")
 
 
 APPS: dict[str, tuple[str, str, list[str]]] = {
@@ -507,10 +507,10 @@ def test_an_application_that_is_none_is_named_without_our_own_lines(
 ) -> None:
     name, text, words = APPS[case]
     (tmp_path / name).write_text(text)
-    said = said_of(monkeypatch, tmp_path, "explain", name)
-    assert [word for word in words if word not in said] == [], said
-    assert "frozen" not in said
-    assert "applications.py" not in said
+    message = error_of(monkeypatch, tmp_path, "explain", name)
+    assert [word for word in words if word not in message] == [], message
+    assert "frozen" not in message
+    assert "applications.py" not in message
 
 
 def test_a_quote_that_is_not_closed_is_found_by_its_row(
@@ -521,15 +521,15 @@ def test_a_quote_that_is_not_closed_is_found_by_its_row(
     )
     (tmp_path / "one.py").write_text(module)
     (tmp_path / "a.csv").write_text('a\nx\ny\n"z\n')
-    said = said_of(monkeypatch, tmp_path, "run", "one.py", "--input", "s=a.csv")
-    assert "a.csv: row 3: the line or quoted value that starts at byte 6 is not closed" in said
+    message = error_of(monkeypatch, tmp_path, "run", "one.py", "--input", "s=a.csv")
+    assert "a.csv: row 3: the line or quoted value that starts at byte 6 is not closed" in message
 
 
-def test_what_an_option_should_look_like_is_said_by_its_name(
+def test_what_an_option_should_look_like_is_shown_with_its_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert "SOURCE=PATH" in said_of(monkeypatch, tmp_path, "run", "retail", "--input", "orders")
-    assert "VIEW=PATH" in said_of(monkeypatch, tmp_path, "run", "retail", "--deltas", "tiers")
+    assert "SOURCE=PATH" in error_of(monkeypatch, tmp_path, "run", "retail", "--input", "orders")
+    assert "VIEW=PATH" in error_of(monkeypatch, tmp_path, "run", "retail", "--deltas", "tiers")
 
 
 @pytest.mark.parametrize(
@@ -541,9 +541,9 @@ def test_what_an_option_should_look_like_is_said_by_its_name(
 )  # fmt: skip
 def test_a_view_does_not_propose_to_declare_a_view(name: str, remedy: str) -> None:
     engine, source, _ = declared()
-    said = refusal(AttributeError, lambda: getattr(engine.view("v", source), name))
-    assert remedy in said
-    assert "declare a view" not in said
+    message = refusal(AttributeError, lambda: getattr(engine.view("v", source), name))
+    assert remedy in message
+    assert "declare a view" not in message
 
 
 @pytest.mark.parametrize(

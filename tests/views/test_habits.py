@@ -1,4 +1,4 @@
-"""What people write out of habit of Spark, Flink, Beam or pandas: it works, or the error says what to write."""
+"""What people write out of habit of Spark, Flink, Beam or pandas: it works, or the error names what to write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_names_of_flink_and_beam_that_are_hinted_are_not_there() -> None:
             getattr(source.group_by("k"), name)
 
 
-def test_no_hint_of_a_view_for_flink_and_beam_says_to_declare_one() -> None:
+def test_no_hint_of_a_view_for_flink_and_beam_is_to_declare_one() -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", COLUMNS))
     for name in {**OF_FLINK, **OF_BEAM}:
@@ -41,7 +41,7 @@ def test_no_hint_of_a_view_for_flink_and_beam_says_to_declare_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("keyBy", "use .group_by(...)"),
         ("flat_map", ".explode(...)"),
@@ -55,10 +55,10 @@ def test_no_hint_of_a_view_for_flink_and_beam_says_to_declare_one() -> None:
         ("follow", "only views are kept current"),
     ],
 )
-def test_a_name_of_another_system_says_what_to_use(name: str, says: str) -> None:
+def test_a_name_of_another_system_is_refused_with_what_to_use(name: str, message: str) -> None:
     with pytest.raises(AttributeError) as raised:
         getattr(rows_of_time(), name)
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_names_of_flinks_and_beams_packages_are_hinted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "says"),
+    ("write", "message"),
     [
         (lambda s: s.group_by("k").sum("x"), "sum() is of every column that is not a key, and takes no names; write .agg(pl.col('x').sum())"),
         (lambda s: s.group_by("k").max("x", "y"), "write .agg(pl.col('x').max())"),
@@ -92,9 +92,9 @@ def test_names_of_flinks_and_beams_packages_are_hinted(name: str) -> None:
     ],
 )  # fmt: skip
 def test_arguments_of_other_systems_are_refused_with_the_remedy(
-    write: Callable[[Any], Any], says: str
+    write: Callable[[Any], Any], message: str
 ) -> None:
-    with pytest.raises(ec.PlanError, match=re.escape(says)):
+    with pytest.raises(ec.PlanError, match=re.escape(message)):
         write(rows_of_time())
 
 
@@ -112,7 +112,7 @@ def test_a_column_whose_name_is_no_text_is_refused_and_breaks_nothing() -> None:
     assert view.read().is_empty()
 
 
-def test_a_view_whose_name_comes_second_says_what_comes_first() -> None:
+def test_a_view_whose_name_comes_second_is_refused_with_what_comes_first() -> None:
     engine = ec.Engine()
     source = engine.source("s", COLUMNS)
     with pytest.raises(ec.PlanError, match=r"^view: the name is Source, and not text; give the name first"):
@@ -121,7 +121,7 @@ def test_a_view_whose_name_comes_second_says_what_comes_first() -> None:
 
 def test_columns_that_are_missing_or_not_declared_are_one_or_several() -> None:
     source = ec.Engine().source("s", {"a": pl.Int64, "b": pl.Int64})
-    for rows, says in (
+    for rows, message in (
         ({"a": [1]}, "column 'b' is missing; the frame has 'a': add it"),
         ({"c": [1]}, "columns 'a', 'b' are missing; the frame has 'c': add them"),
         ({"a": [1], "b": [1], "c": [1]}, "column 'c' is not declared; drop it or declare it"),
@@ -130,7 +130,7 @@ def test_columns_that_are_missing_or_not_declared_are_one_or_several() -> None:
             "columns 'c', 'd' are not declared; drop them or declare them",
         ),
     ):
-        with pytest.raises(ec.InputError, match=re.escape(says)):
+        with pytest.raises(ec.InputError, match=re.escape(message)):
             source.push(rows)
 
 
@@ -146,7 +146,7 @@ def test_an_epoch_before_the_beginning_is_refused(since: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-01-01 09:10:00.123456789", "2026-01-01T09:10:00.1234567Z"])
-def test_a_watermark_finer_than_microseconds_says_so(text: str) -> None:
+def test_a_watermark_finer_than_microseconds_is_refused(text: str) -> None:
     source = rows_of_time()
     with pytest.raises(ec.InputError, match="is finer than a microsecond, which is as fine as time is kept"):
         source.push([], watermark=text)

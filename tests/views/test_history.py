@@ -77,7 +77,7 @@ def test_what_time_has_caused_is_named() -> None:
     assert found[0].why == "no rows of it came: time has passed, watermark of hits 2026-01-01 12:19:00+00:00"
 
 
-def test_where_changes_are_not_kept_it_says_what_would_keep_them() -> None:
+def test_where_changes_are_not_kept_it_names_what_would_keep_them() -> None:
     engine = visited()
     found = engine.views["visits"].history({"ip": "a"})
     assert [change.epoch for change in found] == [2, 3]
@@ -123,7 +123,7 @@ def test_it_goes_back_to_the_commits_of_a_checkpoint(tmp_path: Path) -> None:
     assert found.frame().select("_epoch", "_diff", "len").rows() == [(1, 1, 1), (2, -1, 1), (2, 1, 2)]
 
 
-def test_drawings_are_well_formed_and_say_what_the_text_says() -> None:
+def test_drawings_are_well_formed_and_show_what_the_text_shows() -> None:
     engine = visited(record=True)
     history, lineage = engine.views["depth"].history("Ann"), engine.views["depth"].lineage({"name": "Anna"})
     for drawn in (history, lineage):

@@ -124,7 +124,7 @@ class TestALine:
         assert frame.item() == expected
 
     def test_sizes_and_statuses(self, tmp_path):
-        """A dash for the size says that nothing was sent; one for the status, that nobody knows it."""
+        """A dash for the size means that nothing was sent; one for the status, that it is unknown."""
         assert one(tmp_path, GOOD.replace("200 2326", "304 -"))["bytes"] == 0
         assert one(tmp_path, GOOD.replace("200 2326", "- 5000000000"))["bytes"] == 5_000_000_000
         assert one(tmp_path, GOOD.replace("200 2326", "- 0"))["status"] is None

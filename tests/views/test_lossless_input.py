@@ -1,4 +1,4 @@
-"""Rows of other libraries: what means the same is taken, and a refusal says what mends it in their words."""
+"""Rows of other libraries: what means the same is taken, and a refusal names what mends it in their words."""
 
 from __future__ import annotations
 

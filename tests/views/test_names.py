@@ -36,7 +36,7 @@ total = ec.aggregate(
 
 @pytest.mark.parametrize("name", [HALF, NUL], ids=ascii)
 @pytest.mark.parametrize(
-    ("named", "says"),
+    ("named", "message"),
     [
         (lambda name: ec.Engine().source(name, {"x": pl.Int64}), "source '"),
         (lambda name: ec.Engine().source("s", {name: pl.Int64}), "source 's': column '"),
@@ -54,11 +54,11 @@ total = ec.aggregate(
     ],
 )  # fmt: skip
 def test_what_is_no_character_is_refused_where_it_is_declared(
-    named: Callable[[str], Any], says: str, name: str
+    named: Callable[[str], Any], message: str, name: str
 ) -> None:
     with pytest.raises(PlanError) as refused:
         named(name)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert f"character 2 of the name, U+{ord(name[1]):04X}" in str(refused.value)
     str(refused.value).encode()
 

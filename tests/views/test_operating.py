@@ -73,7 +73,7 @@ def test_stats_count_the_epochs_that_change_a_view(workers: int) -> None:
     assert 'evercurrent_view_epochs_total{view="dear"} 1' in ec.prometheus_text(stats).splitlines()
 
 
-def test_stats_have_what_explain_says_of_windows_sequences_and_refused_rows() -> None:
+def test_stats_have_what_explain_shows_of_windows_sequences_and_refused_rows() -> None:
     engine = ec.Engine()
     columns = {"k": pl.Int64, "x": pl.Int64, "at": pl.Datetime("us")}
     rows = engine.source("rows", columns, kind="upsert", key="k", sequence_by="x")
@@ -171,7 +171,7 @@ def test_late_rows_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert events == [("WARNING", "late")]
 
 
-def test_nothing_is_written_unless_the_program_wants_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_logged_unless_the_program_sets_up_logging(capfd: pytest.CaptureFixture[str]) -> None:
     engine, _ = shop()
     engine.push("sales", row(6, -1))
     assert engine.ledger().height == 1
@@ -361,7 +361,7 @@ def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_dead
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"queue": 0}, "queue=0"),
         ({"queue": True}, "queue=True"),
@@ -371,8 +371,8 @@ def test_a_queued_callback_that_pushes_into_a_full_queue_is_an_error_and_no_dead
         ({"queue": 3, "on_schema": print}, "goes without queue="),
     ],
 )
-def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ec.PlanError, match=said):
+def test_options_of_a_queue_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ec.PlanError, match=message):
         shop()[1].subscribe(print, **options)
 
 
@@ -443,7 +443,7 @@ def test_an_error_in_a_queued_callback_is_raised_once() -> None:
     assert engine.push("sales", row()) == 3
 
 
-def test_a_push_without_the_name_of_a_source_says_how_to_push() -> None:
+def test_a_push_without_the_name_of_a_source_is_refused_with_how_to_push() -> None:
     engine, _ = shop()
     for source in (engine.sources["sales"], {"shop": ["a"]}, None):
         with pytest.raises(ec.InputError, match=r"there are 'sales': .*source\.push"):

@@ -136,12 +136,12 @@ def test_what_is_taken_in_can_be_written_over(kind: str, height: int) -> None:
     engine, same, counts = declared(record=True)
     data, write = _offered(kind, height)
     engine.push("rows", data)
-    wanted = sorted((number, LONG_TEXT + str(number)) for number in range(height))
+    expected = sorted((number, LONG_TEXT + str(number)) for number in range(height))
     write()
-    assert sorted(same.read().rows()) == wanted
-    assert sorted(same.deltas().frame().select("k", "s").rows()) == wanted
+    assert sorted(same.read().rows()) == expected
+    assert sorted(same.deltas().frame().select("k", "s").rows()) == expected
     assert sorted(counts.read().rows()) == [(number, 1) for number in range(height)]
-    again = pl.DataFrame(wanted, schema=TYPES, orient="row").with_columns(_diff=-1)
+    again = pl.DataFrame(expected, schema=TYPES, orient="row").with_columns(_diff=-1)
     engine.push("rows", again)
     assert same.read().is_empty()
     assert engine.ledger().is_empty()

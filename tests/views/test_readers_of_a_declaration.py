@@ -25,7 +25,7 @@ READS: dict[str, tuple[Callable[[ec.View], Any], Any]] = {
 
 
 class Gate:
-    """Holds up the computation of a view, which fails at the end if that is wanted."""
+    """Holds up the computation of a view, which fails at the end if ``fails``."""
 
     def __init__(self, *, fails: bool) -> None:
         self.is_reached, self.is_open, self.fails = threading.Event(), threading.Event(), fails

@@ -198,7 +198,7 @@ class TestMadeUpOrders:
 
     @pytest.mark.parametrize("lines", [1, 10, 100, 3000])
     @pytest.mark.parametrize("seed", range(10))
-    def test_are_as_many_as_asked(self, lines, seed):
+    def test_are_as_many_as_requested(self, lines, seed):
         assert orders(lines=lines, seed=seed).height == lines
 
     def test_have_what_shops_have(self):

@@ -22,7 +22,7 @@ def test_one_other_row_is_found_as_several_are(dtype, kept, values):
     assert is_among(rows.clear(), rows[:1]).len() == 0
 
 
-def test_one_row_is_compared_by_the_wanted_columns_alone():
+def test_one_row_is_compared_by_the_named_columns_alone():
     rows = pl.DataFrame({"x": [1, None, 1], "y": ["a", "a", None]})
     assert is_among(rows, pl.DataFrame({"x": [1]})).to_list() == [True, False, True]
     assert is_among(rows, pl.DataFrame({"x": [None], "y": ["a"]}, schema=rows.schema)).to_list() == [

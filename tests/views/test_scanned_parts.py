@@ -29,10 +29,10 @@ def test_numbers_with_the_fingerprint_of_another_are_not_found(
     for passes in (0, 1 << 62):
         monkeypatch.setattr(scans, "PASSES", passes)
         part = ScannedPart()
-        for wanted in ([0], [1, 0], [len(numbers) - 1], [3, 5, 7, 9], [3, 5, 7, 9, 11]):
-            scan = Scan.of(frame[wanted])
+        for chosen in ([0], [1, 0], [len(numbers) - 1], [3, 5, 7, 9], [3, 5, 7, 9, 11]):
+            scan = Scan.of(frame[chosen])
             assert scan is not None
-            assert part.places(frame, scan).tolist() == sorted(wanted)
+            assert part.places(frame, scan).tolist() == sorted(chosen)
 
 
 def test_a_column_has_fingerprints_after_some_passes_and_finds_the_same() -> None:

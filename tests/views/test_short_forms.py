@@ -100,7 +100,7 @@ def test_a_row_of_each_is_kept_by_nested_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda s: s.unique(keep="last", by="z"), "unique on source 's': unknown column 'z'"),
         (
@@ -111,9 +111,9 @@ def test_a_row_of_each_is_kept_by_nested_columns() -> None:
         (lambda s: s.group_by("k").top_k(True, by="x"), "top_k on source 's': the number of rows is True"),
     ],
 )
-def test_arguments_of_short_forms_are_checked(make: Callable[[Any], Any], says: str) -> None:
+def test_arguments_of_short_forms_are_checked(make: Callable[[Any], Any], message: str) -> None:
     source = ec.Engine().source("s", COLUMNS)
-    with pytest.raises(ec.PlanError, match=re.escape(says)):
+    with pytest.raises(ec.PlanError, match=re.escape(message)):
         make(source)
 
 
@@ -155,7 +155,7 @@ def test_names_of_pandas_that_are_hinted_are_not_there_unless_polars_has_them() 
             getattr(source, name)
 
 
-def test_no_hint_of_a_view_says_to_declare_one() -> None:
+def test_no_hint_of_a_view_is_to_declare_one() -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", COLUMNS))
     for name in {*OF_PANDAS, *OF_SPARK_COLLECTIONS} - set(dir(view)):
@@ -166,7 +166,7 @@ def test_no_hint_of_a_view_says_to_declare_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "name", "says"),
+    ("of", "name", "message"),
     [
         ("source", "send", ".push(rows)"),
         ("source", "append", ".push(rows)"),
@@ -189,13 +189,13 @@ def test_no_hint_of_a_view_says_to_declare_one() -> None:
         ("engine", "execute_sql", "pl.sql_expr"),
     ],
 )
-def test_names_of_queues_and_of_queries_are_hinted(of: str, name: str, says: str) -> None:
+def test_names_of_queues_and_of_queries_are_hinted(of: str, name: str, message: str) -> None:
     engine = ec.Engine()
     source = engine.source("s", COLUMNS)
     where: dict[str, object] = {"engine": engine, "source": source, "view": engine.view("v", source)}
     with pytest.raises(AttributeError) as raised:
         getattr(where[of], name)
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_length_of_time_is_no_window_and_no_trigger() -> None:
@@ -281,7 +281,7 @@ def test_a_look_up_costs_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "kind", "said"),
+    ("look", "kind", "message"),
     [
         (lambda v: v.lookup(), ec.InputError, "give the values"),
         (lambda v: v.lookup("a", k="a"), ec.InputError, "give the values"),
@@ -292,12 +292,12 @@ def test_a_look_up_costs_its_key() -> None:
         (lambda v: v._engine.views["plain"].lookup("a"), ec.InputError, "have no key"),
     ],
 )
-def test_a_look_up_that_makes_no_sense_is_refused(look: Any, kind: type[Exception], said: str) -> None:
+def test_a_look_up_that_makes_no_sense_is_refused(look: Any, kind: type[Exception], message: str) -> None:
     engine = ec.Engine()
     source = engine.source("s", COLUMNS)
     view = engine.view("v", source.group_by("k").len())
     engine.view("plain", source)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         look(view)
 
 
@@ -440,7 +440,7 @@ def test_names_of_other_packages_are_hinted() -> None:
     assert not hasattr(ec, "nothing_of_this_name")
 
 
-def test_a_short_form_that_a_column_does_not_have_says_how_to_leave_it_out() -> None:
+def test_a_short_form_that_a_column_does_not_have_is_refused_with_how_to_leave_it_out() -> None:
     source = ec.Engine().source("s", {"k": pl.String, "name": pl.String, "x": pl.Int64})
     for name in ("sum", "mean", "median"):
         with pytest.raises(ec.PlanError, match=rf'col\("name"\).*{name}\(\) is of every column .*\.select'):

@@ -94,7 +94,7 @@ def test_a_quote_within_a_value_opens_nothing() -> None:
 
 
 def test_many_rows_after_an_open_quote_show_that_it_is_stray() -> None:
-    """In a file that is followed nobody knows whether the value goes on; a text of many lines has other separators."""
+    """In a file that is followed it is unknown whether the value goes on; a text of many lines has other separators."""
     assert is_shown_stray(b'"a,1\n' + b"b,2\n" * 16, ",", 2)
     assert not is_shown_stray(b'"a,1\n' + b"b,2\n" * 15, ",", 2)
     assert not is_shown_stray(b'"a,1\n' + b"once upon a time\n" * 99, ",", 2)

@@ -58,7 +58,7 @@ def test_the_clock_moves_only_when_it_is_moved(hand_clock: testing.HandClock) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "microseconds"),
+    ("written", "microseconds"),
     [
         (26, 26_000_000),
         (-5, -5_000_000),
@@ -73,14 +73,14 @@ def test_the_clock_moves_only_when_it_is_moved(hand_clock: testing.HandClock) ->
         ("inf", ec.END_OF_TIME),
     ],
 )
-def test_times_may_be_written_in_many_ways(said: Any, microseconds: int) -> None:
-    assert Times("s").instant(said) == microseconds
+def test_times_may_be_written_in_many_ways(written: Any, microseconds: int) -> None:
+    assert Times("s").instant(written) == microseconds
 
 
-@pytest.mark.parametrize("said", ["noon", None, True, "25 o'clock", [1]])
-def test_what_is_no_time_is_refused(said: Any) -> None:
+@pytest.mark.parametrize("written", ["noon", None, True, "25 o'clock", [1]])
+def test_what_is_no_time_is_refused(written: Any) -> None:
     with pytest.raises(ec.InputError, match="is not a time"):
-        Times().instant(said)
+        Times().instant(written)
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["ms", "s"]), st.booleans())
@@ -93,22 +93,22 @@ def test_an_instant_is_read_as_it_is_shown(instant: int, unit: str, clock: bool)
 # Matching
 
 
-def wants(low: int, high: int, *, optional: bool = False) -> Expectation:
+def expecting(low: int, high: int, *, optional: bool = False) -> Expectation:
     among = Attribute(
-        "n", (low, high), lambda row: row["n"], agree=lambda wanted, n: wanted[0] <= n <= wanted[1]
+        "n", (low, high), lambda row: row["n"], agree=lambda bounds, n: bounds[0] <= n <= bounds[1]
     )
     return Expectation((among,), optional)
 
 
 def test_expectations_find_the_rows_that_leave_most_to_others() -> None:
     rows = [{"n": 1}, {"n": 2}, {"n": 3}]
-    assert left_over([wants(1, 3), wants(1, 2), wants(1, 1)], rows) == ([], [])
-    greedy, narrow = wants(1, 3), wants(1, 1)
+    assert left_over([expecting(1, 3), expecting(1, 2), expecting(1, 1)], rows) == ([], [])
+    greedy, narrow = expecting(1, 3), expecting(1, 1)
     assert left_over([greedy, narrow], [{"n": 1}]) == ([narrow], [])
 
 
 def test_optional_expectations_take_what_others_leave() -> None:
-    optional, needed = wants(1, 2, optional=True), wants(1, 1)
+    optional, needed = expecting(1, 2, optional=True), expecting(1, 1)
     assert left_over([optional, needed], [{"n": 1}]) == ([], [])
     assert left_over([needed, optional], [{"n": 1}, {"n": 2}]) == ([], [])
 
@@ -117,9 +117,9 @@ def test_optional_expectations_take_what_others_leave() -> None:
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=5),
     st.lists(st.integers(0, 4), max_size=5),
 )
-def test_as_few_as_possible_go_without(said: list[tuple[int, int, bool]], found: list[int]) -> None:
+def test_as_few_as_possible_go_without(expectations: list[tuple[int, int, bool]], found: list[int]) -> None:
     """As many expectations as possible are met, compared with all ways to assign the rows to them."""
-    expected = [wants(low, high, optional=optional) for low, high, optional in said]
+    expected = [expecting(low, high, optional=optional) for low, high, optional in expectations]
     rows = [{"n": n} for n in found]
     missing, unexpected = left_over(expected, rows)
 
@@ -158,7 +158,7 @@ def test_a_dialogue_about_windows() -> None:
         assert play.engine.views["pages"].read()["pages"].to_list() == [2]
 
 
-def test_what_was_not_expected_is_said() -> None:
+def test_what_was_not_expected_is_named() -> None:
     play = testing.play(shop(), start="2024-05-01T12:05Z")
     play.rows("hits", [{"ip": "a", "bytes": 1, "at": "12:00:26"}]).watermark("hits", "12:02")
     with pytest.raises(AssertionError) as caught:
@@ -190,16 +190,16 @@ def test_another_error_is_not_hidden_by_what_is_left_over() -> None:
 
 
 def test_order_is_that_of_epochs() -> None:
-    def said() -> testing.Play:
+    def played() -> testing.Play:
         play = testing.play(words())
         return play.rows("words", [("a",), ("b",)]).rows("words", [("c",)])
 
-    said().expect("counts", [{"word": "b"}, {"word": "a"}, {"word": "c"}], in_order=True)
-    said().expect("counts", [{"word": "c"}, {"word": "a"}, {"word": "b"}])
+    played().expect("counts", [{"word": "b"}, {"word": "a"}, {"word": "c"}], in_order=True)
+    played().expect("counts", [{"word": "c"}, {"word": "a"}, {"word": "b"}])
     with pytest.raises(AssertionError, match="Unmatched"):
-        said().expect("counts", [{"word": "c"}, {"word": "a"}, {"word": "b"}], in_order=True)
+        played().expect("counts", [{"word": "c"}, {"word": "a"}, {"word": "b"}], in_order=True)
     with pytest.raises(AssertionError, match="word 'd'"):
-        said().expect("counts", [{"word": word} for word in "abcd"], in_order=True)
+        played().expect("counts", [{"word": word} for word in "abcd"], in_order=True)
 
 
 def test_rows_may_be_frames_tuples_or_dictionaries_and_be_taken_back() -> None:
@@ -220,7 +220,7 @@ def test_rows_that_fit_no_source_are_left_to_the_engine_to_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("expected", "message"),
     [
         ({"page": 1}, "'page' is expected, and there are the columns"),
         ({"window": "all"}, "write \\[start, end\\]"),
@@ -228,9 +228,9 @@ def test_rows_that_fit_no_source_are_left_to_the_engine_to_refuse() -> None:
         (["a"], "is not a row"),
     ],
 )
-def test_words_that_mean_nothing_are_refused(said: Any, message: str) -> None:
+def test_words_that_mean_nothing_are_refused(expected: Any, message: str) -> None:
     with pytest.raises(ec.InputError, match=message):
-        testing.play(shop()).expect("pages", [said])
+        testing.play(shop()).expect("pages", [expected])
 
 
 def test_words_of_panes_need_pane_information() -> None:
@@ -286,7 +286,7 @@ def written(folder: Path, content: Any, name: str = "test_shop.transcript.json")
     return path
 
 
-def test_a_case_takes_from_its_file_what_it_does_not_say_itself(tmp_path: Path) -> None:
+def test_a_case_takes_from_its_file_what_it_does_not_state_itself(tmp_path: Path) -> None:
     (case,) = testing.load_transcripts(written(tmp_path, TRANSCRIPT))
     report = testing.run_transcript(case)
     report.check()
@@ -295,7 +295,7 @@ def test_a_case_takes_from_its_file_what_it_does_not_say_itself(tmp_path: Path) 
     assert str(case) == "test_shop.transcript.json: two windows"
 
 
-def test_a_report_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_report_names_what_is_wrong(tmp_path: Path) -> None:
     (case,) = testing.load_transcripts(written(tmp_path, TRANSCRIPT))
     report = testing.run_transcript(
         case.altered(accumulation="retracting", window={"type": "fixed", "size": 5})
@@ -335,7 +335,7 @@ cases:
 """
 
 
-def test_yaml_says_the_same_and_times_of_the_day_are_times(tmp_path: Path) -> None:
+def test_yaml_is_read_alike_and_times_of_the_day_are_times(tmp_path: Path) -> None:
     (case,) = testing.load_transcripts(written(tmp_path, YAML, "merged.yaml"))
     testing.run_transcript(case).check()
     (case,) = testing.load_transcripts(
@@ -344,7 +344,7 @@ def test_yaml_says_the_same_and_times_of_the_day_are_times(tmp_path: Path) -> No
     assert "retracts (window [12:02:24, 12:03:24), key 'a', value 7" in str(testing.run_transcript(case))
 
 
-def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(
+def test_yaml_without_pyyaml_is_an_error_that_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
@@ -451,7 +451,7 @@ def test_a_transcript_about_an_engine() -> None:
     assert len(report.output) == 3
 
 
-def test_all_that_is_wrong_about_an_engine_is_said() -> None:
+def test_all_that_is_wrong_about_an_engine_is_named() -> None:
     steps = [
         {"rows": {"hits": [["a", 1, "12:00"]]}},
         {"watermark": {"hits": "12:02"}, "expect": {"pages": [{"pages": 7}]}, "refused": {"hits": 3}},
@@ -569,7 +569,7 @@ def test_files_of_transcripts_are_tests(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*test_shop.transcript.json::two windows PASSED*"])
 
 
-def test_failures_are_said_in_the_words_of_the_transcript(pytester: pytest.Pytester) -> None:
+def test_failures_are_reported_in_the_words_of_the_transcript(pytester: pytest.Pytester) -> None:
     wrong = json.loads(json.dumps(TRANSCRIPT))
     wrong["cases"][0]["steps"][2]["expect"][0]["values"] = [1]
     refused = {**TRANSCRIPT["cases"][0], "id": "refused", "trigger": {"after_count": 1}}
@@ -644,7 +644,7 @@ def test_histories_take_back_only_what_is_there(history: testing.History) -> Non
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "breaks",
     [
         lambda history: any((frame.get_column("_diff", default=None) == -1).any() for batch in history for name, frame in batch.rows.items() if name in ("edits", "users")),
         lambda history: sum(len(batch.watermarks) for batch in history) > 3,
@@ -655,8 +655,8 @@ def test_histories_take_back_only_what_is_there(history: testing.History) -> Non
     ],
     ids=["taken back", "watermarks", "empty", "time goes on", "out of order", "nulls"],
 )  # fmt: skip
-def test_histories_hold_what_breaks_views(wanted: Callable[[testing.History], bool]) -> None:
-    assert wanted(find(testing.histories(everything), wanted, settings=LOOK))
+def test_histories_hold_what_breaks_views(breaks: Callable[[testing.History], bool]) -> None:
+    assert breaks(find(testing.histories(everything), breaks, settings=LOOK))
 
 
 def test_cells_may_be_given_for_columns() -> None:
@@ -771,7 +771,7 @@ def test_deltas_that_do_not_add_up_are_found() -> None:
         check(GivenView([("a", 1)], ["a", "b"]))
 
 
-def test_histories_without_hypothesis_are_an_error_that_says_what_to_install(
+def test_histories_without_hypothesis_are_an_error_that_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)

@@ -134,9 +134,9 @@ def test_a_number_beyond_all_floats_is_named() -> None:
 def test_since_is_the_number_of_an_epoch(since: object) -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", {"x": pl.Int64}))
-    for ask in (view.deltas, lambda given: view.subscribe(print, given)):
+    for call in (view.deltas, lambda given: view.subscribe(print, given)):
         with pytest.raises(ec.InputError, match=r"view 'v': since=.* give the number of an epoch"):
-            ask(since)
+            call(since)
 
 
 def test_a_sequence_is_named_by_columns() -> None:

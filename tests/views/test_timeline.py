@@ -109,8 +109,8 @@ class TestRectangles:
     def test_what_is_taken_back_is_written_at_the_pane_that_takes_it(self):
         drawn = Drawn(recorded(SESSIONS))
         (label,) = drawn.hinted("g", "39\n")
-        said = [each.text for each in label.iter("text")]
-        assert said == ["39", f"{MINUS}5", f"{MINUS}25", "late"]
+        texts = [each.text for each in label.iter("text")]
+        assert texts == ["39", f"{MINUS}5", f"{MINUS}25", "late"]
         assert len(list(label.iter("line"))) == 0
         (gone,) = drawn.hinted("g", "25\n", "retracted")
         assert len(list(gone.iter("line"))) == 1
@@ -136,7 +136,7 @@ class TestPanes:
         assert found["22", "ON_TIME"].gone_at is None
         assert found["14", "LATE"].gone_at is None
 
-    def test_a_value_said_twice_is_taken_back_in_order(self):
+    def test_a_value_emitted_twice_is_retracted_in_order(self):
         window = ("12:00:00", "12:02:00")
         emitted: list[PaneCells] = [
             (*window, "5", 1, "12:06:00", None),
@@ -297,7 +297,7 @@ class TestWatermarks:
 
 
 class TestDrawing:
-    def test_says_what_it_is(self):
+    def test_is_labelled_with_what_it_is(self):
         drawn = Drawn(recorded())
         assert drawn.texts[:2] == ["totals", "a run"]
         assert {"event time, 2015-08-31", "processing time, 2015-08-31, UTC"} <= set(drawn.texts)
@@ -348,7 +348,7 @@ class TestDrawing:
         drawn = Drawn(Recording(rows_of(TEN), marks_of(CURVE), pl.concat(frames)))
         assert len(drawn.hinted("g", "9\nevent time")) == 2
 
-    def test_says_what_is_left_out(self):
+    def test_names_what_is_left_out(self):
         emitted: list[PaneCells] = [
             ("12:00:00", "12:00:02", str(n), 1, f"12:06:{n:02d}", "EARLY") for n in range(60)
         ]
@@ -397,7 +397,7 @@ class TestDrawing:
 
 
 class TestTimeline:
-    def test_is_written_as_its_suffix_says(self, tmp_path, monkeypatch):
+    def test_is_written_by_its_suffix(self, tmp_path, monkeypatch):
         monkeypatch.setattr(timeline_module, "converter", lambda: None)
         timeline = Timeline(recorded(), title="totals")
         assert timeline.save(tmp_path / "a.svg").read_text("utf-8") == timeline.svg() + "\n"
@@ -473,7 +473,7 @@ class TestRecording:
                 panes_frame(SESSIONS).with_columns(pl.col("label").cast(pl.Int64)),
             )
 
-    def test_knows_three_timings(self):
+    def test_has_three_timings(self):
         with pytest.raises(PlanError, match="timing 'SOON'; there are 'EARLY', 'ON_TIME', 'LATE'"):
             Recording(
                 rows_of(TEN), marks_of(CURVE), panes_frame(SESSIONS).with_columns(timing=pl.lit("SOON"))

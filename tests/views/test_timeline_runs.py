@@ -102,7 +102,7 @@ class TestGathering:
         assert recording.rows["label"].to_list() == ["6"]
         assert recording.panes["label"].to_list() == ["6"]
 
-    def test_a_key_of_which_nothing_was_said(self):
+    def test_a_key_for_which_nothing_was_emitted(self):
         with pytest.raises(InputError, match=r"emitted nothing for the key \('c',\); its keys are 'a', 'b'"):
             self.made(key=("c",))
 
@@ -219,7 +219,7 @@ class TestViews:
         ]
         assert f"{MINUS}5" in Drawn(timeline.recording).texts
 
-    def test_timing_is_what_panes_say_of_themselves(self):
+    def test_timing_is_that_of_the_pane_information(self):
         engine, view = engine_with(lambda windowed: summed(windowed.with_pane_info()))
         play(engine)
         emitted = view.timeline("total").recording.panes.select("label", "diff", "timing").rows()
@@ -308,7 +308,7 @@ class TestViews:
             text.startswith("Epochs before 5 are no longer kept") for text in Drawn(timeline.recording).texts
         )
 
-    def test_looks_as_asked(self):
+    def test_looks_as_requested(self):
         engine, view = engine_with()
         play(engine)
         timeline = view.timeline(
@@ -350,7 +350,7 @@ class TestCommand:
         )
         return ["timeline", str(tmp_path / "app.py"), "--input", f"scores={tmp_path / 'rows.csv'}"]
 
-    def test_writes_the_drawing_and_says_where(self, arguments, tmp_path):
+    def test_writes_the_drawing_and_prints_where(self, arguments, tmp_path):
         result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run.svg"), "--title", "Totals"])
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines()[-1] == str(tmp_path / "run.svg")
@@ -381,7 +381,7 @@ class TestCommand:
         assert "key 5" not in page
 
     @pytest.mark.parametrize(
-        ("more", "said"),
+        ("more", "message"),
         [
             (
                 ["--show", "of_number", "--key", "x"],
@@ -392,10 +392,10 @@ class TestCommand:
             (["--show", "sums"], "there is no view 'sums'"),
         ],
     )
-    def test_errors(self, arguments, tmp_path, more, said):
+    def test_errors(self, arguments, tmp_path, more, message):
         result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run.svg"), *more])
         assert result.exit_code == 1
-        assert said in result.stderr
+        assert message in result.stderr
         assert not (tmp_path / "run.svg").exists()
 
     def test_wrong_usage(self, arguments, monkeypatch):

@@ -1,4 +1,4 @@
-"""Views that were dropped, replaced or could not be filled can be shown, and say what happened to them."""
+"""Views that were dropped, replaced or could not be filled can be shown, with what happened to them."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ class TestMadeUpRequests:
 
     @pytest.mark.parametrize("count", [1, 10, 100, 3000])
     @pytest.mark.parametrize("seed", range(10))
-    def test_are_as_many_as_asked(self, count, seed):
+    def test_are_as_many_as_requested(self, count, seed):
         hits = requests(count=count, seed=seed)
         assert hits.height == count
         assert hits["at"].is_sorted()
@@ -332,8 +332,8 @@ class TestMadeUpRequests:
         assert reader.refused.height == 0
 
 
-def said(*arguments: str | Path) -> str:
-    """What a run says that ends well, with single spaces."""
+def output_of(*arguments: str | Path) -> str:
+    """What a run prints that ends well, with single spaces."""
     result = CliRunner().invoke(app, ["run", "visits", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     return re.sub(" +", " ", result.stdout)
@@ -341,7 +341,7 @@ def said(*arguments: str | Path) -> str:
 
 class TestCommand:
     def test_the_made_up_log(self, tmp_path):
-        words = said("--batch-rows", "1000", "--output", tmp_path)
+        words = output_of("--batch-rows", "1000", "--output", tmp_path)
         assert "rows read 100,000" in words
         assert "epochs 100" in words
         assert "refused no row" in words
@@ -353,19 +353,19 @@ class TestCommand:
     @real_only
     @pytest.mark.parametrize("batch_rows", [500, 10_000])
     def test_the_real_log(self, tmp_path, real, batch_rows):
-        words = said("--input", f"hits={REAL}", "--batch-rows", str(batch_rows), "--output", tmp_path)
+        words = output_of("--input", f"hits={REAL}", "--batch-rows", str(batch_rows), "--output", tmp_path)
         assert "rows read 10,000" in words
         assert f"epochs {10_000 // batch_rows}" in words
         assert "event time 2015-05-17 10:05:00 to 2015-05-20 21:05:59" in words
         check_files(tmp_path, real)
 
-    def test_odd_lines_are_said(self, tmp_path, monkeypatch):
+    def test_odd_lines_are_reported(self, tmp_path, monkeypatch):
         # A line is broken where the terminal's ends, a long path also within.
         monkeypatch.chdir(tmp_path)
         path = Path("access.log")
         good = '192.0.2.1 - - [01/May/2024:12:00:00 +0000] "GET / HTTP/1.1" 200 10\n'
         path.write_text(good + "[red]odd[/]\n" + good + "odd\n" + good.replace("May", "Mai"))
-        words = said("--input", f"hits={path}")
+        words = output_of("--input", f"hits={path}")
         assert "rows read 2" in words
         line = f"2 of the lines of {path}: no host, identity and user; the first is line 2: [red]odd[/]"
         assert line in " ".join(words.split())

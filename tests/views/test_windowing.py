@@ -1,4 +1,4 @@
-"""The four questions as calls: what they make of a collection, what is refused and why, and what ``why`` says."""
+"""The four questions as calls: what they make of a collection, what is refused and why, and what ``why`` shows."""
 
 import warnings
 from collections.abc import Callable
@@ -112,11 +112,11 @@ REFUSED: dict[str, tuple[Callable[[ec.Source], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_work_is_refused_where_it_is_declared(
-    rows: ec.Source, make: Callable[[ec.Source], object], said: str
+    rows: ec.Source, make: Callable[[ec.Source], object], message: str
 ) -> None:
-    with pytest.raises(ec.PlanError, match=said):
+    with pytest.raises(ec.PlanError, match=message):
         make(rows)
 
 
@@ -184,7 +184,7 @@ def test_a147_readers_and_modes(
         view.subscribe(print, reader=reader)  # type: ignore[arg-type]
 
 
-def test_a_log_of_accumulating_panes_that_say_which_they_are(engine: ec.Engine, rows: ec.Source) -> None:
+def test_a_log_of_accumulating_panes_with_their_information(engine: ec.Engine, rows: ec.Source) -> None:
     panes = rows.window(ec.fixed("1m")).accumulate("accumulating").with_pane_info()
     emitted: list[pl.DataFrame] = []
     engine.view("sums", total(panes)).subscribe(emitted.append, reader="log")
@@ -270,15 +270,15 @@ def test_late_rows_are_in_the_ledger_and_can_be_read_and_replayed(engine: ec.Eng
 # Why
 
 
-def test_why_says_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engine) -> None:
+def test_why_shows_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engine) -> None:
     rows = rows_of(engine, watermark=ec.bounded_delay("10s"))
     waiting = rows.window(ec.fixed("1m")).trigger(
         early=ec.any_of(ec.at_period("1m"), ec.after_count(5)), late=ec.each_row()
     )
     view = engine.view("sums", total(waiting.lateness("1h")))
     engine.push("rows", {"k": ["a", "a", "b"], "v": [1, 2, 3], "t": seconds(1, 30, 2)}, at=AT)
-    said = view.why("a", NOON)
-    assert said.splitlines()[0] == "k a, window_start 2026-01-01 12:00:00, window_end 2026-01-01 12:01:00"
+    shown = view.why("a", NOON)
+    assert shown.splitlines()[0] == "k a, window_start 2026-01-01 12:00:00, window_end 2026-01-01 12:01:00"
     for line in (
         "the window ends at 2026-01-01 12:01:00 UTC, and the watermark is at 2026-01-01 12:00:20 UTC, 40s before it",
         "for the watermark to reach 2026-01-01 12:01:00 UTC",
@@ -287,7 +287,7 @@ def test_why_says_what_is_waited_for_and_who_holds_the_watermark(engine: ec.Engi
         "the watermark of source 'rows' is at 2026-01-01 12:00:20 UTC",
         "it closes when the watermark reaches 2026-01-01 13:01:00 UTC",
     ):
-        assert line in said
+        assert line in shown
     engine.push("rows", {"k": ["b"], "v": [3], "t": seconds(75)}, at=AT)
     assert "has emitted its on-time pane; nothing has changed" in view.why("a")
     assert "there is no open window of that key" in view.why("nobody")
@@ -334,18 +334,18 @@ def test_a_key_is_a_value_of_its_column(
     for key in meant:
         assert "k " in view.why(key), key
     for key in strange:
-        wanted = {"k": key} if isinstance(key, list) else key
+        argument = {"k": key} if isinstance(key, list) else key
         with pytest.raises(ec.InputError, match=r"view 'counts': k .* does not go with the column, which is"):
-            view.why(wanted)
+            view.why(argument)
         with pytest.raises(ec.InputError, match=r"view 'counts': k .* does not go with the column, which is"):
-            view.fire(wanted)
+            view.fire(argument)
     assert view.read().is_empty()
     view.fire(known)
     assert view.read()["n"].to_list() == [1]
 
 
 @pytest.mark.parametrize("window", ["1/1/2026", 0, True, (NOON, "later")])
-def test_a_window_is_asked_for_by_its_time(engine: ec.Engine, rows: ec.Source, window: object) -> None:
+def test_a_window_is_requested_by_its_time(engine: ec.Engine, rows: ec.Source, window: object) -> None:
     view = engine.view("sums", total(rows.window(ec.fixed("1m")).trigger(ec.repeat(ec.signal()))))
     engine.push("rows", {"k": ["a"], "v": [1], "t": seconds(1)})
     with pytest.raises(
@@ -493,7 +493,7 @@ def test_rows_with_and_without_event_time_are_not_windowed_together(
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ([("a", 1, 1767268800)], "holds the number 1767268800"),
         ({"k": ["a"], "v": [1], "t": [1767268800]}, "holds the number"),
@@ -503,9 +503,9 @@ def test_rows_with_and_without_event_time_are_not_windowed_together(
     ],
 )
 def test_python_values_are_not_taken_for_others(
-    engine: ec.Engine, rows: ec.Source, data: list[tuple[object, ...]], said: str
+    engine: ec.Engine, rows: ec.Source, data: list[tuple[object, ...]], message: str
 ) -> None:
-    with pytest.raises(ec.InputError, match=said):
+    with pytest.raises(ec.InputError, match=message):
         engine.push("rows", data)
 
 

@@ -14,7 +14,7 @@ Refused = Callable[[Any, Any, Any], object]
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda engine, rows, _: engine.view("v", rows, replace="no"), r"replace='no'; give True or False"),
         (lambda engine, rows, _: engine.view("w", rows, background=1), r"background=1; give True or False"),
@@ -90,12 +90,12 @@ Refused = Callable[[Any, Any, Any], object]
         (lambda _, __, view: view.timeline(label=[]), r"label=\[\]; give a name as text"),
     ],
 )
-def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, says: str) -> None:
+def test_a_wrong_type_is_refused_with_what_to_give(call: Refused, message: str) -> None:
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64}, retained=True)
     view = engine.view("v", rows.group_by("k").agg(n=pl.len()))
     rows.push({"k": [1]})
-    with pytest.raises((ec.PlanError, ec.InputError), match=says):
+    with pytest.raises((ec.PlanError, ec.InputError), match=message):
         call(engine, rows, view)
     assert list(engine.views) == ["v"]
     assert view.read().rows() == [(1, 1)]
