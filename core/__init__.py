@@ -1,1 +1,1 @@
-"""The algebra and the clockwork: deltas, spines, operators, circuits. Knows no user, no file and no Spark."""
+"""The algebra and the clockwork: deltas, spines, operators, circuits. It has no users, files or Spark in it."""

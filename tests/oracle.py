@@ -136,7 +136,7 @@ class Bag:
         return frame_of(self.schema, self.counts)
 
     def expanded(self) -> pl.DataFrame:
-        """Each row as often as its diff counts."""
+        """Each row as many times as its diff."""
         assert all(n > 0 for n in self.diffs), "only a collection without negative rows can be expanded"
         if sum(self.diffs) > LARGEST:
             raise TooLargeError

@@ -354,7 +354,7 @@ class Circuit:
     def visits(self, due: Iterable[NodeId], deltas: Deltas, within: Container[NodeId]) -> Iterator[NodeId]:
         """Yield nodes that have something to do, in order, and those among ``within`` that this reaches.
 
-        The caller steps each one and adds to ``deltas``. It has to know which nodes wake by themselves.
+        The caller steps each one and adds to ``deltas``. ``due`` has to include the nodes that wake by themselves.
         """
         self._links.grow(self.nodes)
         waiting = sorted(due)

@@ -1,7 +1,7 @@
 """A mark of each row rules out most rows before their words are made: a hash of 32 bits of the values that are numbers.
 
 Equal rows have equal marks. A mark costs a tenth of the words of a row that has texts. Marks are kept nowhere: they depend
-on nothing but values, but nobody needs to know how.
+on nothing but values, but no caller depends on how.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class SortColumn:
         return isinstance(self.values, np.ndarray) or has_order_word(self.values.dtype)
 
     def words(self) -> list[Words]:
-        """Return unsigned words that sort as the column does, those that say which values are null before those of the values."""
+        """Return unsigned words that sort as the column does, those that mark which values are null before those of the values."""
         if isinstance(self.values, np.ndarray):
             return [~self.values if self.descending else self.values]
         signed = order_words(self.values)

@@ -96,7 +96,7 @@ _ONES.flags.writeable = False
 
 
 def ones(count: int) -> Ints:
-    """Return so many ones, not to be written to: those of one array, by which ``is_ones`` knows them, unless they are very many."""
+    """Return so many ones, not to be written to: those of one array, by which ``is_ones`` recognizes them, unless they are very many."""
     return _ONES[:count] if count <= MOST_ONES else np.ones(count, np.int64)
 
 

@@ -288,4 +288,4 @@ class GrowthWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """A store of a checkpoint that does not give every guarantee; says what the user has to ensure."""
+    """A store of a checkpoint that does not give every guarantee; it names what the user has to ensure."""

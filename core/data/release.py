@@ -8,7 +8,7 @@ VERSION = "0.1.0"
 """The version, stated only here: the metadata of a wheel takes it from this line."""
 
 PUBLISHED = False
-"""Whether ``pip install evercurrent`` finds this package. The tests name the pages that say otherwise."""
+"""Whether ``pip install evercurrent`` finds this package. The tests name the pages that state otherwise."""
 
 
 def install_command(extra: str) -> str:

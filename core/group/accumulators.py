@@ -48,7 +48,7 @@ WHOLE_NUMBERS: dict[pl.DataType, Any] = {
     pl.UInt32(): np.iinfo(np.uint32),
     pl.Int32(): np.iinfo(np.int32),
 }
-"""Types of sums and counts that numpy knows, with their bounds."""
+"""Types of sums and counts that numpy has, with their bounds."""
 
 MOST_ROWS = 2**30
 """One epoch with more rows than this could overflow the sums of their limbs."""

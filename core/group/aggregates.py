@@ -174,7 +174,7 @@ class Distinct(AggregateTraits):
 class RecomputedAggregate(AggregateTraits):
     """An aggregate computed from all rows of a touched group: ``expr`` over the prepared ``inputs``.
 
-    The rows come sorted by ``order`` and then by all of ``inputs``, each as often as its diff says, so the
+    The rows come sorted by ``order`` and then by all of ``inputs``, each as many times as its diff, so the
     result is a function of the collection and not of its history. Cost: the rows of the touched groups.
     """
 

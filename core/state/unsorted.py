@@ -52,7 +52,7 @@ def in_one_chunk(waiting: Waiting) -> Chunk | None:
 
 
 def present_rows(chunk: Chunk) -> pl.DataFrame:
-    """Return the rows of a chunk ``in_one_chunk``, each as often as its diff says. Cost: none, if all are there once."""
+    """Return the rows of a chunk ``in_one_chunk``, each as many times as its diff. Cost: none, if all are there once."""
     diffs = chunk.frame.get_column(DIFF).to_numpy()
     rows = frame_of(chunk.frame.get_columns()[:-1])
     if (diffs == 1).all():

@@ -48,7 +48,7 @@ class Attempts:
         return Attempt(instant_of(None), tuple(waiting.values()), tuple(waiting), epoch)
 
     def record(self, batch: int, attempt: Attempt) -> None:
-        """Record a batch before a sink is called that does not know whether it will be committed: repeated, it emits the same deltas.
+        """Record a batch before a sink is called that does not record whether it is committed: repeated, it emits the same deltas.
 
         Raises:
             CheckpointError: it was recorded otherwise, by another process.

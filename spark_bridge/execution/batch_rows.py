@@ -60,7 +60,7 @@ class RowsInSpark:
     """The rows of a micro-batch that stay in executors, each time read anew: see ``SomeRows``."""
 
     def __init__(self, setup: Setup, jobs: SparkJobs, rows: DataFrame) -> None:
-        from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+        from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
         self._setup = setup
         self._jobs = jobs
@@ -69,7 +69,7 @@ class RowsInSpark:
     @cached_property
     def _counts(self) -> tuple[Ints, Ints]:
         """The first id of each partition that has rows, and their number."""
-        from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+        from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
         partition = F.col(PLACE).bitwiseAND(~((1 << 33) - 1)).alias("first")
         table = arrow_table(self._rows.groupBy(partition).count()).sort_by("first")
@@ -86,7 +86,7 @@ class RowsInSpark:
 
     def refused(self, places: Sequence[int]) -> Sequence[Refused]:
         """See ``SomeRows``."""
-        from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+        from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
         ids = self._ids([(place, place + 1) for place in places])[:, 0].tolist()
         rows = arrow_table(self._rows.where(F.col(PLACE).isin(ids))).sort_by(PLACE)

@@ -161,7 +161,7 @@ def failure_of(error: Exception) -> str:
             return meaning.format(*match.groups())
     if match := RAISED.search(text):
         return match[1]
-    # The first line of an error of Java says which of its functions was called, and the second what has failed.
+    # The first line of an error of Java names which of its functions was called, and the second what has failed.
     failed = re.match(r"An error occurred while calling [^\n]*\n:?\s*([^\n]+)", text)
     return failed[1] if failed else first_line(error)
 

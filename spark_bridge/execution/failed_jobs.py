@@ -24,7 +24,7 @@ MOST_LETTERS = 300
 
 
 class FailedJobError(EvercurrentError):
-    """A job of Spark has failed for a reason outside of the views; says what that was, and how to go on."""
+    """A job of Spark has failed for a reason outside of the views; it names what that was, and how to go on."""
 
 
 def as_sentence(error: Exception) -> Exception:
@@ -42,7 +42,7 @@ def as_sentence(error: Exception) -> Exception:
 
 def _reason(text: str) -> str | None:
     if (file := FILE.search(text)) is not None:
-        # The last cause of the first error is the one that says most.
+        # The last cause of the first error is the one with most in it.
         causes = CAUSE.findall(text[file.start() :].partition("Driver stacktrace:")[0])
         why = f" ({causes[-1].strip()[:MOST_LETTERS]})" if causes else ""
         return (

@@ -1,4 +1,4 @@
-"""Files of a checkpoint by which one process of a query asks another to wait: under Spark Connect micro-batches run elsewhere.
+"""Files of a checkpoint by which one process of a query makes another wait: under Spark Connect micro-batches run elsewhere.
 
 In one process there are locks for that: see ``MicroBatches.turn`` and ``Upkeep.deleting``.
 """

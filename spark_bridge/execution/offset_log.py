@@ -155,7 +155,7 @@ def _offsets(where: str, name: str, data: bytes) -> tuple[list[str], list[str]]:
 def _require_no_lost_states(
     store: Store, names: Sequence[str], before: Sequence[str], numbered: Sequence[str]
 ) -> None:
-    """Check that Spark keeps no states of streams, if one is taken away: it numbers them, too, and does not say whose they are.
+    """Check that Spark keeps no states of streams, if one is taken away: it numbers them, too, and does not record whose they are.
 
     Raises:
         CheckpointError: it does.

@@ -78,7 +78,7 @@ def tagged(
     Several, or one with a heartbeat, have the columns (``_source``, ``_0``, ``_1`` ...); a single one keeps its own. The
     rows of the heartbeat come last, or at the place ``beat_at``.
     """
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     parts = [_selected(sources[name], source) for name, source in declared.items()]
     if len(parts) == 1 and beat is None and not any(set(".`") & set(name) for name in parts[0].columns):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def message_columns(frame: DataFrame, source: Source) -> DataFrame:
     """Return the columns of messages in their order, null where one is left out; texts become bytes where messages are."""
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     where = f"source {source.name!r}"
     there = {field.name: field.dataType for field in frame.schema.fields}

@@ -93,7 +93,7 @@ def explained(frame: DataFrame) -> str:
 
 def with_origins(rows: DataFrame, sources: Mapping[str, Source]) -> DataFrame:
     """Return the rows, with their partition and file if the order of rows matters."""
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     if not sources_in_order(sources):
         return rows

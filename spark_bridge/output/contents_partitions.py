@@ -1,6 +1,6 @@
 """The contents of a view in a checkpoint as partitions of a source of Spark, without an engine in the job that reads.
 
-Where states are what a view is computed from, only its declaration says how: ``app`` names a module that has it, and buckets
+Where states are what a view is computed from, only its declaration shows how: ``app`` names a module that has it, and buckets
 are read side by side. Without it the contents are the sum of all deltas, as long as they are retained from the first one on.
 """
 

@@ -42,7 +42,7 @@ def sent_by_spark(spark: SparkSession, topic: str, options: Mapping[str, str]) -
 
 def as_spark_writes(spark: SparkSession, messages: pl.DataFrame, topic: str, epoch: int) -> DataFrame:
     """Return messages as a DataFrame of the columns that Spark's writer takes, in one partition, which keeps their order."""
-    from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+    from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
     frame = spark_frame(spark, frame_to_spark_arrow(messages.select(KEY, VALUE)))
     header = F.struct(F.lit(EPOCH_HEADER).alias("key"), F.lit(str(epoch)).cast("binary").alias("value"))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SparkEndedError(EvercurrentError, ConnectionError):
-    """The Java process in which Spark runs has ended beneath a query; says what is left, and how to go on."""
+    """The Java process in which Spark runs has ended beneath a query; it names what is left, and how to go on."""
 
 
 def has_ended(session: SparkSession) -> bool:

@@ -1,7 +1,7 @@
 """The Python process in which Spark runs a source of a query, as the heartbeat, may end beneath the query.
 
 Spark then reads the end of a socket where a number should be, and ends the query with an error without a text, or with one about
-the connection: only the place in its code says which process that was.
+the connection: only the place in its code shows which process that was.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONNECTED = re.compile(r"terminated with exception:\s+(?:Connection reset\s+|Bro
 
 
 class SourceEndedError(EvercurrentError, ConnectionError):
-    """The Python process in which Spark runs a source has ended beneath a query; says what is left, and how to go on."""
+    """The Python process in which Spark runs a source has ended beneath a query; it names what is left, and how to go on."""
 
 
 def has_lost_source(error: BaseException | None) -> bool:

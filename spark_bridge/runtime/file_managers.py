@@ -26,7 +26,7 @@ _CLASSES = (
 def quick_file_manager() -> dict[str, str]:
     """Return the setting, by its name, that has files of checkpoints written by ``FileSystem``; none if Spark has no such class.
 
-    Spark refuses a query whose class is missing, so its jar is asked. Cost: 20 ms.
+    Spark refuses a query whose class is missing, so its jar is looked into. Cost: 20 ms.
     """
     import pyspark
 

@@ -1,4 +1,4 @@
-"""The arguments of a session are checked before Java starts: its errors would not name them, and it leaves out what it does not know."""
+"""The arguments of a session are checked before Java starts: its errors would not name them, and it leaves out what is unknown to it."""
 
 from __future__ import annotations
 

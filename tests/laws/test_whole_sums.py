@@ -39,7 +39,7 @@ def cell(dtype: pl.DataType, units: int) -> Any:
 
 
 def epochs(dtype: pl.DataType) -> st.SearchStrategy[list[Rows]]:
-    """Values at the limits of a type and next to its quarters, each as often as its diff counts."""
+    """Values at the limits of a type and next to its quarters, each as many times as its diff."""
     low, high = WHOLE[dtype]
     near = st.sampled_from(
         [

@@ -1,6 +1,6 @@
 """A micro-batch of Spark that a sink may have had before its commit: no other epoch may be committed under its number.
 
-A query records a micro-batch just before it passes the deltas to a sink that does not know what is committed. If its process ends
+A query records a micro-batch just before it passes the deltas to a sink that does not record what is committed. If its process ends
 before the commit, the micro-batch is repeated, with the same rows and so under the same number, unless another epoch takes that.
 """
 
@@ -45,11 +45,11 @@ def require_not_taken(url: str, batch: int, recorded: int | None, epoch: int) ->
 
 
 def _recorded_epoch(store: Store, batch: int) -> int | None:
-    """Return the epoch that a micro-batch was to become; None if its record does not say."""
+    """Return the epoch that a micro-batch was to become; None if its record does not have it."""
     try:
         epoch = json.loads(store.read(record_of(batch)).to_pybytes())["epoch"]
     except (ValueError, LookupError, TypeError):
-        return None  # The query that repeats it says what is wrong with the record.
+        return None  # The query that repeats it reports what is wrong with the record.
     return epoch if isinstance(epoch, int) else None
 
 

@@ -88,7 +88,7 @@ class CommitLog:
 
     @property
     def refuses_earlier(self) -> bool:
-        """Return whether earlier versions, which do not know the files beside the records, refuse the last record.
+        """Return whether earlier versions, which do not read the files beside the records, refuse the last record.
 
         Cost: reading it.
         """
@@ -101,7 +101,7 @@ class CommitLog:
 
         Raises:
             CheckpointError: another writer has continued from ``last``, the epoch is not after it, or the store fails.
-                The commit is then not there; where the store can neither write nor read, the message says that this is
+                The commit is then not there; where the store can neither write nor read, the message states that this is
                 not known.
         """
         last = self.last

@@ -93,7 +93,7 @@ def _require_room(store: Store, names: Sequence[str]) -> None:
 
 
 def _require_apart(store: Store) -> None:
-    """Check that the place of a new checkpoint on this machine is not inside another one, which deletes files that it does not know."""
+    """Check that the place of a new checkpoint on this machine is not inside another one, which deletes files that are not its own."""
     if "://" in store.url:
         return
     path = Path(store.url)

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps for sinks: who has written its epochs, and how far those sinks are that do not know it themselves."""
+"""What a checkpoint keeps for sinks: who has written its epochs, and how far those sinks are that do not record it themselves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TOGETHER = "together"
 
 
 def has_together(commit: Commit) -> bool:
-    """Return whether the states of a commit have the rows of each group together. Commits of earlier versions do not say so."""
+    """Return whether the states of a commit have the rows of each group together. Commits of earlier versions do not record it."""
     return bool(commit.facts.get(TOGETHER, commit.buckets == 1))
 
 

@@ -73,7 +73,7 @@ def _copied(url: str, folder: Path) -> Path:
                 shutil.copyfileobj(source, copy, 1 << 20)
     except Exception as error:
         # A file system of fsspec raises what its library raises.
-        # It also raises FileNotFoundError where no server answers, from an error that says so.
+        # It also raises FileNotFoundError where no server answers, from an error with this reason.
         cause = error.__cause__ or error
         is_absent = isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == 404
         what = "there is nothing here" if is_absent else first_line(cause) or repr(cause)
@@ -97,7 +97,7 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(url)
     except Exception as error:
-        # It may lack a library, or know no such urls.
+        # It may lack a library, or have no such urls.
         raise ApplicationError(
             f"{url}: cannot be opened: {first_line(error)}; copy the file and give its path"
         ) from error

@@ -1,6 +1,6 @@
 """The forms of states' entries: two states with the same identity and different forms are not the same state.
 
-An identity says what a node computes. How it keeps that depends on the compiler: a version that keeps a sum in another form
+An identity determines what a node computes. How it keeps that depends on the compiler: a version that keeps a sum in another form
 must not read the state of an earlier one as if it were empty.
 """
 

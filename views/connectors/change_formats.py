@@ -1,4 +1,4 @@
-"""What a format of change messages is: it says in which columns messages come, and makes rows with diffs of them.
+"""What a format of change messages is: it names in which columns messages come, and makes rows with diffs of them.
 
 Texts of reasons are kept in checkpoints, so they never change.
 """
@@ -26,7 +26,7 @@ ONLY_INSERTS = "the source only takes rows that are added; declare it with kind=
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The source that changes are for, as far as their format has to know it."""
+    """The source that changes are for, as far as their format depends on it."""
 
     where: str
     schema: pl.Schema

@@ -18,7 +18,7 @@ NEITHER = "the change has a row neither before nor after it; correct it, and pus
 OTHER_TYPE = "_change_type is none of insert, update_preimage, update_postimage and delete; correct it, and push it again"
 
 CHANGE_TYPE = "_change_type"
-"""The column in which Delta's change data feed says what a row is."""
+"""The column in which Delta's change data feed marks what a row is."""
 
 COMMIT_COLUMNS = ("_commit_version", "_commit_timestamp")
 """Columns of that feed that a source may declare."""

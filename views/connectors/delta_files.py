@@ -40,7 +40,7 @@ ROW_GROUP = 100_000
 
 
 def delta_form(path: Path) -> tuple[str, str | None]:
-    """Return the suffix that says in which format deltas are written to a file, and the compression of text, if there is one.
+    """Return the suffix that sets in which format deltas are written to a file, and the compression of text, if there is one.
 
     Raises:
         FileError: there is no such format.

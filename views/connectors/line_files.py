@@ -134,5 +134,5 @@ class TextFile:
 
 
 def _names_tabs(path: Path) -> bool:
-    """Return whether a file's suffix says that tabs separate its values."""
+    """Return whether a file's suffix is that of values separated by tabs."""
     return any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])

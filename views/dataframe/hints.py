@@ -182,7 +182,7 @@ def forbid_windows(where: str, keys: Iterable[object], named_keys: Mapping[str, 
 
 
 def require_choice(where: str, keep: object, by: object) -> None:
-    """Check that the options of ``unique`` say which of several rows is kept.
+    """Check that the options of ``unique`` determine which of several rows is kept.
 
     Raises:
         PlanError: they do not.

@@ -65,7 +65,7 @@ class Source(Collection, OfOneEngine):
         self.changed: Changed = Changed(
             f"source {declared.name!r}", self.schema, self.kind, self.key, self.sequence_by
         )
-        """What the decoders of change messages know of it."""
+        """What the decoders of change messages need of it."""
         format = declared.format
         self.arriving: pl.Schema = self.schema if format is None else format.arriving(self.changed)
         """The columns that are pushed, besides ``_diff``: those of its rows, or those of messages."""

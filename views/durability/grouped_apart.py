@@ -2,7 +2,7 @@
 
 Where panes were put into other windows, or a field took the place of a struct of its name, rows were taken for being together by the
 columns that had just been replaced. A view behind such an operation had several rows for one, which nothing mends, as the views after
-it have counted them. Commits in buckets since then say that they are not of that version.
+it have counted them. Commits in buckets since then record that they are not of that version.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class InputLog:
     ) -> bool:
         """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead.
 
-        So is one for which the log is ``FULL``, as many times as ``patience`` says.
+        So is one for which the log is ``FULL``, ``patience`` times.
         """
         if not self._log.is_ours:
             return False

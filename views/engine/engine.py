@@ -73,7 +73,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     [[('b', 1, 2, -1)]]
 
     ``retain`` limits how many deltas are kept for later readers; with ``record`` the rows of sources are kept by epoch too,
-    within the same limits, so that a timeline shows them and ``view.history(key)`` knows what caused a change.
+    within the same limits, so that a timeline shows them and ``view.history(key)`` has what caused a change.
 
     With ``checkpoint``, a folder or a ``Checkpoint``, an epoch is on disk when ``push`` returns, and an engine that declares
     the same views on the same folder continues where the last one stopped: views, windows, watermarks, named
@@ -148,7 +148,7 @@ class Engine(Pushing, Reporting, LiveDeclarations):
             kind: "append": rows, each +1. "diffs": rows with an optional ``_diff`` column; a retraction of a
                 row that is not there is refused into the ledger. "upsert": a row replaces the row of its
                 ``key``, and with ``_diff`` -1 deletes it; the last row of a key in a batch wins, unless
-                ``sequence_by`` says which one does.
+                ``sequence_by`` sets which one does.
             key: the primary key of an upsert source.
             event_time: the column of event time, by which windows are assigned and ``first()`` and ``last()`` are ordered.
             watermark: how far event time is complete: ``ascending``, ``bounded_delay``, ``ingress_time`` and others;

@@ -82,7 +82,7 @@ class FillProgress:
 
     @property
     def _reason(self) -> str:
-        """The error in words: errors of this package are sentences, others may say nothing without their type."""
+        """The error in words: errors of this package are sentences, others may mean nothing without their type."""
         if isinstance(self.error, EvercurrentError):
             return str(self.error)
         return ": ".join(filter(None, (type(self.error).__name__, str(self.error))))

@@ -145,7 +145,7 @@ class Pushing(ServedViews, ABC):
 
         Raises:
             InputError: the batch does not fit the source, or a value cannot be computed; nothing has changed.
-            CheckpointError: the epoch could not be written; nothing has changed, unless the message says otherwise.
+            CheckpointError: the epoch could not be written; nothing has changed, unless the message states otherwise.
         """
         declared, block = self._source(source), self._block(at)
         # Checked before the rows are, as a batch that is skipped need not fit.

@@ -62,7 +62,7 @@ class TableForms(ABC):
         return frame
 
     def head(self, n: int = 5) -> pl.DataFrame:
-        """Return some rows, to look at: ``read().head(n)``. Rows have no order; say which with ``.limit(n, by=...)``."""
+        """Return some rows, to look at: ``read().head(n)``. Rows have no order; choose them with ``.limit(n, by=...)``."""
         if not isinstance(n, int) or isinstance(n, bool):
             raise InputError(f"view {self.name!r}: head: n={n!r}; give the number of rows")
         return self.read().head(max(-MOST_ROWS, min(n, MOST_ROWS)))
@@ -114,7 +114,7 @@ class ReadForms(TableForms):
         ([('a', 2)], [], [('b', 1)])
         """
         where = f"view {self.name!r}: lookup"
-        key_values = self._wanted(where, key, columns)
+        key_values = self._looked_up(where, key, columns)
         names = list(key_values)
         require_columns(where, self.schema, names)
         types = pl.Schema({name: self.schema[name] for name in names})
@@ -127,7 +127,7 @@ class ReadForms(TableForms):
             ) from error
         return self._rows_of(row)
 
-    def _wanted(self, where: str, key: tuple[Any, ...], columns: dict[str, Any]) -> dict[str, Any]:
+    def _looked_up(self, where: str, key: tuple[Any, ...], columns: dict[str, Any]) -> dict[str, Any]:
         """Return the values to look up, by column."""
         if bool(key) == bool(columns):
             raise InputError(f"{where}: give the values of the key, or values of columns by name")

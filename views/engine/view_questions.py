@@ -141,7 +141,7 @@ class Questions(ABC):
 
         Changes are the deltas that are retained, with a checkpoint those of its retained commits too. The causes of one are
         followed back through the changes of the same epoch: of sources if the engine was made with ``Engine(record=True)``, of
-        views by their deltas. If a stage keeps none, the result names it, and says how to keep them. The change of a
+        views by their deltas. If a stage keeps none, the result names it, and how to keep them. The change of a
         window that no row caused was due to time.
 
         The result has ``frame()``, and prints and draws itself: ``text()``, ``mermaid()``, ``svg()``.
@@ -185,7 +185,7 @@ class Questions(ABC):
         differ by a billionth, as polars adds them up in another order. Pushes continue meanwhile. Cost: that of the batch.
 
         Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
-        rows came too late, do not follow from rows: they are left out, and the result says which (``unproved``).
+        rows came too late, do not follow from rows: they are left out, and the result names which (``unproved``).
 
         Args:
             sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.

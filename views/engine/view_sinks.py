@@ -328,7 +328,7 @@ class DeliverySubscription(Subscription):
         self._wake()
 
     def pass_over(self, epoch: int) -> None:
-        """Wake the delivery, though the epoch has not changed the view, so that it knows how far it is."""
+        """Wake the delivery, though the epoch has not changed the view, so that it notes how far it is."""
         self._wake()
 
     def committed(self) -> None:

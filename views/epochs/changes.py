@@ -1,4 +1,4 @@
-"""Deltas as change rows, for readers that want the row before and the row after side by side."""
+"""Deltas as change rows, for readers that need the row before and the row after side by side."""
 
 from __future__ import annotations
 

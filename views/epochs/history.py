@@ -152,7 +152,7 @@ class Retained:
         return newer
 
     def _first(self, epoch: int) -> int:
-        """Return the epoch after which deltas begin, if those after this one are wanted."""
+        """Return the epoch after which deltas begin, if those after this one are requested."""
         return self.born if epoch == BEFORE_ALL else epoch
 
     def _first_on_disk(self, epoch: int) -> int:

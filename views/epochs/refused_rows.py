@@ -18,7 +18,7 @@ from evercurrent.core.state.ledger import MISSED, Refused
 from ..plan.nodes import BOUNDS
 
 LEDGER_ROWS = 1_000_000
-"""How many refused rows are kept; ``explain`` says how many had to go."""
+"""How many refused rows are kept; ``explain`` shows how many had to go."""
 
 TIME = pl.Datetime("us", "UTC")
 

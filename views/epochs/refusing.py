@@ -20,7 +20,7 @@ NOT_COMPUTED = "the views cannot be computed with the row; correct the row, or t
 
 
 def is_of_rows(error: Exception) -> bool:
-    """Return whether an epoch may be evaluated without some of its rows after this error; strict sources want it raised."""
+    """Return whether an epoch may be evaluated without some of its rows after this error; for strict sources it is raised."""
     return isinstance(error, InputError) and not isinstance(error, RetractionError)
 
 

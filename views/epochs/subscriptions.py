@@ -351,7 +351,7 @@ class Readers:
     def last_of(self, view: str, name: str) -> int | None:
         """Return the last epoch delivered to the subscription of a name; None if there was none.
 
-        A key that an earlier version wrote stands for the first that asks: nobody knows which of several it was.
+        A key that an earlier version wrote stands for the first that looks for it: it is unknown which of several it was.
         """
         key, earlier = reader_key(view, name), earlier_key(view, name)
         named = self._named.get(key)
@@ -394,7 +394,7 @@ class Readers:
         return {key: each if isinstance(each, int) else each.delivered for key, each in subscriptions}
 
     def committed(self) -> None:
-        """Let those know who wait for commits that there was one without another epoch."""
+        """Notify those who wait for commits that there was one without another epoch."""
         for named in self._named.values():
             if isinstance(named, Subscription) and not named.is_closed:
                 named.committed()

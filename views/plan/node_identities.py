@@ -90,7 +90,7 @@ class CircuitIdentities:
     """The identities of circuit nodes, from their purpose, the kind of operator, and their inputs.
 
     Nodes that agree in all of these and were made for one plan node are numbered in their order, as they may compute different
-    things. Those of several plan nodes are equal: a user's functions are the same twice, say. They are numbered too, so that each
+    things. Those of several plan nodes are equal: a user's functions are the same twice, for example. They are numbered too, so that each
     keeps states of its own, but nodes downstream are identified by what equal ones share: so these have the same
     identity whichever views come and go beside them. Which state is whose is found in ``equal_nodes``.
 

@@ -34,7 +34,7 @@ class Proof:
     """The comparison of a view with its definition: true if they are equal.
 
     ``differences`` are the rows that would have to be added to the view, with ``_diff`` 1, or taken away, with -1, to have
-    what the definition gives, and in ``_epoch`` the epoch from which on, null where that is not known; ``remarks`` say why.
+    what the definition gives, and in ``_epoch`` the epoch from which on, null where that is not known; ``remarks`` are the reasons.
     ``over`` are the sources and views with whose rows it was evaluated, ``rows`` how many it gave. ``unproved`` are the
     windows that were left out, by the reason: those that wait for their trigger, and those for which rows came too late;
     and those that merge and had closed before, whose bounds are as they are kept.
@@ -162,7 +162,7 @@ class Evaluation:
         """Return the rows that the definition of a view gives.
 
         Raises:
-            UnprovableError: it cannot be evaluated; says why.
+            UnprovableError: it cannot be evaluated; it names the reason.
         """
         for value in in_order(self._calls, [view]):
             if (named := self._named_of(value)) is not None:

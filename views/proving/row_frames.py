@@ -13,7 +13,7 @@ _COUNT, _KEY = "#count", "#key"
 
 
 def is_among(rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
-    """Return which rows have the values of one of the wanted ones in its columns; NaN and null are values like others."""
+    """Return which rows have the values of one of the rows to look up in its columns; NaN and null are values like others."""
     names = others.columns
     if others.height == 1 and names and not any(dtype.is_nested() for dtype in others.dtypes):
         # One by one columns are compared in a tenth of the time in which few rows are grouped.

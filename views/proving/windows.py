@@ -52,7 +52,7 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
     """Return rows with the bounds of their windows, a row for each; of sessions with those of a session of its own.
 
     Raises:
-        UnprovableError: the windows of a row do not follow from its instant in a way that polars knows.
+        UnprovableError: the windows of a row do not follow from its instant in a way that polars has.
     """
     if window.is_global or window.is_given:
         return frame

@@ -110,7 +110,7 @@ class Delivery:
 
     @property
     def remembers(self) -> bool:
-        """Whether the sink itself says how far it is."""
+        """Whether the sink itself records how far it is."""
         return self._sink.remembers
 
     def figures(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class Delivery:
         return True
 
     def _catch_up(self) -> None:
-        """Write every epoch that the sink does not have, from where the sink itself says that it is."""
+        """Write every epoch that the sink does not have, from where the sink itself is by its own record."""
         if self.epoch is None or self.error is not None:
             self._find_position()
         while not self._is_ending and not self._has(until := self._view.epoch):

@@ -46,7 +46,7 @@ def kafka_topic(
     mode: Mode,
     position: int | None,
 ) -> FunctionSink:
-    """Return the sink of a topic. It does not know how far it is: the checkpoint does.
+    """Return the sink of a topic. It does not record how far it is: the checkpoint does.
 
     Raises:
         SinkError: a column has a type that JSON does not hold.

@@ -10,7 +10,7 @@ import polars as pl
 class Sink(Protocol):
     """A place outside that holds the contents of a view, or its deltas.
 
-    The rows of an epoch and its number are written in one step, which happens whole or not at all. So whoever writes asks
+    The rows of an epoch and its number are written in one step, which happens whole or not at all. So a writer reads
     ``position`` and goes on behind it, and each epoch is there once, whichever side has crashed.
     """
 
@@ -21,7 +21,7 @@ class Sink(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether the place itself says how far it is."""
+        """Whether the place itself records how far it is."""
         ...
 
     @property

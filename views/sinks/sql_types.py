@@ -18,7 +18,7 @@ def sql_type(place: str, column: str, dtype: pl.DataType, dialect: str) -> sa.ty
     """Return the type of a column of a table.
 
     Raises:
-        SinkError: the database has no type that holds each value exactly; says what to cast it to.
+        SinkError: the database has no type that holds each value exactly; it names what to cast it to.
     """
     import sqlalchemy as sa
 

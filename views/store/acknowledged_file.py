@@ -54,7 +54,7 @@ class AcknowledgedFile:
         self._write(replace(note, logged=epoch, token=token))
 
     def take_back(self, epoch: int) -> None:
-        """Note durably that the input of an epoch is not there, if the note says that it is."""
+        """Note durably that the input of an epoch is not there, if the note has it."""
         note = self.note
         if note is not None and note.logged >= epoch:
             try:

@@ -33,7 +33,7 @@ REASONS = {
 
 
 def refusal(error: Exception, url: str, name: str, action: str, size: int = 0) -> CheckpointError:
-    """Return the error to raise for one of a file system; ``action`` says what failed, as ``written`` does."""
+    """Return the error to raise for one of a file system; ``action`` names what failed, as ``written`` does."""
     reason, remedy = _reason_of(error, size)
     return CheckpointError(f"{url}: {name or 'the store'} was not {action}: {reason}; {remedy}")
 

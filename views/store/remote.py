@@ -68,7 +68,7 @@ class FsspecStore:
         cache_bytes: the most bytes that are kept. A larger file is fetched again at every read.
 
     Raises:
-        CheckpointError: fsspec, or what it needs for this url, is not installed; it knows no such urls.
+        CheckpointError: fsspec, or what it needs for this url, is not installed; it has no such urls.
     """
 
     excludes_writers = False

@@ -200,7 +200,7 @@ class Play:
         self, view: str, expected: list[Expectation], emitted: list[Row], words: RowWords, in_order: bool
     ) -> None:
         pairs = _by_epoch(expected, emitted) if in_order else [(expected, emitted)]
-        wrong = [text for want, have in pairs if (text := mismatches(want, have, words.shown))]
+        wrong = [text for part, rows in pairs if (text := mismatches(part, rows, words.shown))]
         if wrong:
             raise AssertionError("\n".join([f"view {view!r} at epoch {self.engine.epoch_number}", *wrong]))
 

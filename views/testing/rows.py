@@ -49,7 +49,7 @@ class RowWords:
         self._instants = {name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
 
     def read(self, frame: pl.DataFrame) -> list[Row]:
-        """Return the rows of a delta or of contents, each as often as its diff says."""
+        """Return the rows of a delta or of contents, each as many times as its diff."""
         instants = [pl.col(name).dt.epoch("us") for name in self._instants]
         rows: list[Row] = []
         for row in frame.with_columns(instants).iter_rows(named=True):

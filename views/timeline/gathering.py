@@ -137,8 +137,8 @@ def _rows(
 ) -> pl.DataFrame:
     """Return the rows of a source in the form of a recording, only those of the chosen key where the source has its columns."""
     rows = source.frame.filter(pl.col(source.event_time).is_not_null()).join(epochs, on=EPOCH, how="semi")
-    knows_keys = all(key in rows.columns for key in choice.keys)
-    if knows_keys:
+    has_keys = all(key in rows.columns for key in choice.keys)
+    if has_keys:
         rows = rows.filter(_is_chosen(choice))
     times = _times(rows[source.event_time])
     label = None if source.label is None else labels(rows[source.label])
@@ -148,7 +148,7 @@ def _rows(
         "label": label,
         "diff": rows[DIFF],
         "source": pl.Series([name]).new_from_index(0, rows.height),
-        "key": key_labels(rows, choice.keys) if knows_keys else None,
+        "key": key_labels(rows, choice.keys) if has_keys else None,
         "standing": _standings(rows, times, source.refused, moves.filter(pl.col("source") == name)),
     }
     return pl.DataFrame(columns, schema=_row_schema(zone))

@@ -39,7 +39,7 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> str:
 
 
 def text(content: str, x: float, y: float, **attributes: str | float | None) -> str:
-    """Return a line of text; ``text_anchor`` says which end of it is at x."""
+    """Return a line of text; ``text_anchor`` sets which end of it is at x."""
     return element("text", escaped(content), x=x, y=y, **attributes)
 
 

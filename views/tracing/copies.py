@@ -24,8 +24,8 @@ OF_SEVERAL = (Paired, Union)
 ONE_FROM_ONE = (*PASSED_ON, Assigned, Computed, Exploded, Unnested)
 """The stages each of whose rows comes from one row of their input."""
 
-WANTED = "_wanted"
-"""A column of how many copies of a row are wanted."""
+REQUESTED = "_requested"
+"""A column of how many copies of a row are requested."""
 
 
 def copies_behind(
@@ -112,14 +112,14 @@ def first_copies(rows: pl.DataFrame, some: pl.DataFrame) -> Ints:
     """
     names = [name for name in rows.columns if name != DIFF]
     keyed = []
-    for frame, number in ((rows, DIFF), (some, WANTED)):
+    for frame, number in ((rows, DIFF), (some, REQUESTED)):
         words = key_words([frame.get_column(name) for name in names], frame.height)
         counts = frame.get_column(DIFF).alias(number)
         keyed.append(pl.DataFrame({"first": words.first, "second": words.seconds()}).hstack([counts]))
     all_rows, some_rows = keyed
     by = ("first", "second")
-    wanted_copies = some_rows.group_by(by).agg(pl.col(WANTED).sum())
+    requested_copies = some_rows.group_by(by).agg(pl.col(REQUESTED).sum())
     earlier = pl.col(DIFF).cum_sum().over(by) - pl.col(DIFF)
-    left = (pl.col(WANTED).fill_null(0) - earlier).clip(0, pl.col(DIFF))
-    counted = all_rows.join(wanted_copies, on=by, how="left", maintain_order="left")
+    left = (pl.col(REQUESTED).fill_null(0) - earlier).clip(0, pl.col(DIFF))
+    counted = all_rows.join(requested_copies, on=by, how="left", maintain_order="left")
     return counted.select(left).to_series().to_numpy()

@@ -28,7 +28,7 @@ REDEFINED = "the view was declared or replaced in this epoch, and filled"
 class Change:
     """The change of one epoch: the rows that came and went, and the rows of sources or views that caused it, by name.
 
-    ``why`` says what came in place of rows, where none caused it, or why the rows are not known.
+    ``why`` is what came in place of rows, where none caused it, or why the rows are not known.
     """
 
     epoch: int
@@ -43,7 +43,7 @@ class History(Sequence[Change]):
     """The changes of some rows of a view, the oldest first.
 
     ``frame()`` has all of them in one frame; ``text()``, ``mermaid()`` and ``svg()`` draw each with what caused it.
-    ``remarks`` say which changes or causes are no longer kept, and what would keep them.
+    ``remarks`` name which changes or causes are no longer kept, and what would keep them.
     """
 
     view: str

@@ -111,7 +111,7 @@ class Indexes:
     def rows(
         self, parts: Parts, lookup_values: pl.DataFrame, span: Span | None = None, by: Operator | None = None
     ) -> pl.DataFrame | None:
-        """Return the rows with the values of one of the wanted ones in its columns, with ``_diff``; None if there are none.
+        """Return the rows with the values of one of the rows to look up in its columns, with ``_diff``; None if there are none.
 
         A row may be there several times, with diffs that add up. Without columns: the rows of the span, or all. ``by``: the operator that keeps the runs sorted by its keys.
         """
@@ -139,7 +139,7 @@ class Indexes:
         lookup_values: pl.DataFrame,
         span: Span | None = None,
     ) -> pl.DataFrame | None:
-        """Return the rows of groups with the values of one of the wanted ones in its columns, with ``_diff``.
+        """Return the rows of groups with the values of one of the rows to look up in its columns, with ``_diff``.
 
         Without columns: the rows of the span, or all.
         """
@@ -174,7 +174,7 @@ class Indexes:
         return narrowed(readable.reads[0], versions[0], own), *versions[1:]
 
     def _places(self, part: Part, look_up: _LookUp) -> Index:
-        """Return the positions of the rows of a part that may have one of the wanted values, in order.
+        """Return the positions of the rows of a part that may have one of the values to look up, in order.
 
         A large part is scanned until it pays to sort it, and a thread has done so.
         """

@@ -48,7 +48,7 @@ class StageRows(NamedTuple):
 class Lineage(Mapping[str, pl.DataFrame]):
     """The rows from which a row of a view comes, by the names of their sources, the newest first, with ``_diff``.
 
-    Where a source retains no rows, they are those of the nearest view or stage, and ``remarks`` says what would keep them.
+    Where a source retains no rows, they are those of the nearest view or stage, and ``remarks`` names what would keep them.
     ``text()``, ``mermaid()`` and ``svg()`` draw the stages from the sources to the row.
     """
 

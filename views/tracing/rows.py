@@ -37,7 +37,7 @@ class Rows(ABC):
         self.compiled = compiled
         self.held: set[PlanId] = set()
         self._made: dict[PlanId, tuple[pl.DataFrame, Span | None, pl.DataFrame]] = {}
-        """What was last asked of each stage, and its rows: explanations ask stage after stage for the same."""
+        """What was last looked up in each stage, and its rows: explanations look up the same in stage after stage."""
 
     def _find_held(self) -> None:
         """Find the stages whose rows are kept, or follow from what is kept."""
@@ -65,7 +65,7 @@ class Rows(ABC):
         return self.holds(place)
 
     def rows(self, place: PlanId, lookup_values: pl.DataFrame, span: Span | None = None) -> pl.DataFrame:
-        """Return the rows of a stage with the values of one of the wanted ones in its columns, with ``_diff``.
+        """Return the rows of a stage with the values of one of the rows to look up in its columns, with ``_diff``.
 
         Without columns: those in the span of event time, or all.
         """

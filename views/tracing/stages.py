@@ -273,7 +273,7 @@ def of_windows(panes: pl.DataFrame, rows: pl.DataFrame, keys: pl.DataFrame, time
 
 
 def matching(rows: pl.DataFrame, lookup_values: pl.DataFrame) -> pl.Series:
-    """Return which rows have the values of one of the wanted ones."""
+    """Return which rows have the values of one of the rows to look up."""
     if not lookup_values.width:
         return pl.Series(np.ones(rows.height, np.bool_))
     return is_among(rows, lookup_values)

@@ -61,7 +61,7 @@ class UntraceableError(Exception):
 class Trace:
     """The rows of each stage that were passed, from the view to the sources, and the edges between stages.
 
-    ``ends`` are the stages at which it ends, with their rows and ``_diff``; ``remarks`` say why one is not a source, and what
+    ``ends`` are the stages at which it ends, with their rows and ``_diff``; ``remarks`` name why one is not a source, and what
     is to be known of the rows of windows. ``taken_back`` has rows of the inputs of windows that were taken back too late.
     Of the rows of ``limited`` stages perhaps not all equal ones are meant, if they are in one part.
     """
@@ -91,7 +91,7 @@ def traced(rows: Rows, place: PlanId, start_rows: pl.DataFrame) -> Trace:
     """Follow rows of a stage back, as far as what is needed is kept.
 
     Raises:
-        UntraceableError: an operation cannot be followed back, or nothing is kept; says why.
+        UntraceableError: an operation cannot be followed back, or nothing is kept; it names the reason.
     """
     trace = Trace()
     pending: dict[PlanId, list[pl.DataFrame]] = {place: [values(start_rows)]}

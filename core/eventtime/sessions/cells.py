@@ -53,7 +53,7 @@ class Cells:
     """Cells that an epoch touches or looks at, ascending by key and cell, as they were and as they are.
 
     ``key`` numbers the keys of the epoch, ``number`` the cells of a key. ``touched`` is the number of the cell among
-    those that rows came for, or -1. ``keeps`` says whether earlier rows are still there. ``settled`` says whether the next
+    those that rows came for, or -1. ``keeps`` is whether earlier rows are still there. ``settled`` is whether the next
     cell of the key is here too, or is known not to be linked with this one.
     """
 

@@ -43,7 +43,7 @@ class TriggerInputs:
     def of(self, rows: Delta, windows: Index, size: int, merging: Merging | None) -> Inputs:
         """Return the inputs of ``size`` windows from these rows; ``windows`` has the window of each row.
 
-        For windows that merge, ``merging`` says which rows have only moved with theirs: these do not count. Cost: the rows.
+        For windows that merge, ``merging`` marks which rows have only moved with theirs: these do not count. Cost: the rows.
         """
         entries, diffs = self._news(rows, windows, merging)
         changed_windows, counts = windows[entries], np.abs(diffs)

@@ -47,7 +47,7 @@ class DropLate(Operator):
 
     Rows are compared with the watermark before this epoch, as they come before the watermark of their own epoch. A session is
     taken as that of the row alone, so that lateness does not depend on other rows. A row in several windows has one entry in
-    the ledger, which says whether it is in others: each pair of a row and a window is passed on, or is in the ledger.
+    the ledger, which shows whether it is in others: each pair of a row and a window is passed on, or is in the ledger.
     """
 
     is_replayable = False
