@@ -299,7 +299,7 @@ def require_few(times: Ints) -> None:
     rows = float(times.sum(dtype=np.float64))  # A sum of integers could wrap.
     if rows > MOST_WRITTEN_OUT:
         raise ArithmeticRefusedError(
-            f"processes each row as often as its count says, here {rows:,.0f} times in all, one row {int(times.max()):,} times; "
+            f"processes each row as many times as its count, here {rows:,.0f} times in all, one row {int(times.max()):,} times; "
             f"the limit is {MOST_WRITTEN_OUT:,}: correct the _diff of the rows, or use an aggregate that works on counts: len, sum, mean, "
             "std, min, max or n_unique"
         )

@@ -92,7 +92,7 @@ def collected(
         return None
     has_several = readers > 1
     is_shared = is_known and has_several
-    # To plan it is some 2 ms. But a limit that is not the last step would shuffle what Spark does not know to be one partition.
+    # To plan it is some 2 ms. But a limit that is not the last step would shuffle what is not known to Spark as one partition.
     is_needed = there is None or there > readers or not (is_all_narrow or is_shared)
     few = rows.coalesce(readers) if is_needed else rows
     if has_several:

@@ -134,7 +134,7 @@ def test_partitions_that_are_one_for_each_task_stay_as_they_are(spark, monkeypat
             assert ids.to_pylist() == all_ids
             assert collected(some, 78, ROOM, there, is_known=is_known, there=there) is None
     assert made == []
-    # Spark would not know that they are one partition, and shuffle them for the limit beneath their widths.
+    # For Spark they would not be one partition, and it would shuffle them for the limit beneath their widths.
     assert collected(texts, 80, 2_100 * 81, 1, there=1).column("id").to_pylist() == all_ids
     assert collected(texts, 79, 2_100 * 80, 1, there=1) is None
     assert len(made) == 2

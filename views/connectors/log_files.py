@@ -31,9 +31,9 @@ COLUMNS = {
     "path": "the requested path; the whole request where it has no method; null where the log has -",
     "protocol": "the end of the request, such as HTTP/1.1; null where it has none",
     "status": "the status of the answer; null where the log has -",
-    "bytes": "the size of the answer; 0 where the log has -, which says that none was sent",
+    "bytes": "the size of the answer; 0 where the log has -, which means that none was sent",
     "referer": "where the client came from; null where the log has - or nothing",
-    "agent": "what the client says it is; null where the log has - or nothing",
+    "agent": "the client by its own name; null where the log has - or nothing",
 }
 """The columns of a log that a source may declare. Escapes such as ``\\"`` and ``\\x16`` stay as the server wrote them."""
 

@@ -30,7 +30,7 @@ MISFITS = {
         ".accumulate('accumulating')",
     ),
     ("log", "accumulating"): (
-        "nothing in the log says which pane replaces which",
+        "nothing in the log shows which pane replaces which",
         ".accumulate('retracting'), or .with_pane_info()",
     ),
 }

@@ -33,7 +33,7 @@ Obstacle = tuple[str, str]
 """The reason why an expression is refused, and the remedy."""
 
 PYTHON: Obstacle = (
-    "it calls a Python function, and polars does not know whether that treats each row by itself",
+    "it calls a Python function, and nothing shows whether that treats each row by itself",
     "declare it with map_batches",
 )
 _AGGREGATE: Obstacle = ("it aggregates over rows", "use it inside group_by(...).agg(...)")

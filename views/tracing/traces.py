@@ -211,7 +211,7 @@ def before(rows: Rows, place: PlanId, here: pl.DataFrame) -> Iterator[Origin]:
             yield source, rows.rows(source, values(columns_of(here, keys)))
         case Unknown():
             raise UntraceableError(
-                "the rows that map_batches makes cannot be followed back, as only its function knows them; use "
+                "the rows that map_batches makes cannot be followed back, as only its function determines them; use "
                 "with_columns, filter or explode in its place, or declare a view of its result and look into that"
             )
         case _:
