@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.views.partitioned.limits import DriverLimits
+from evercurrent.views.partitioned.stages_text import stages_text
 
 
 def engine() -> ec.Engine:
@@ -78,6 +80,33 @@ def test_the_drawing_has_every_operator_in_the_box_of_its_stage_and_an_arrow_for
     assert len(named) == len(boxes)
     assert {end for line in full + dotted for end in (line.split()[0], line.split()[-1])} == named
     assert any("<b>sessions</b>" in line for line in boxes)
+
+
+def test_an_arrangement_that_is_read_in_a_later_stage_is_shown_in_both() -> None:
+    """With workers and in Spark it runs there once more, from the same state."""
+    engine = ec.Engine()
+    rows = engine.source("rows", {"k": pl.Int64, "n": pl.Int64})
+    engine.view("pairs", rows.join(rows.select("k", m="n"), on="k"))
+    engine.view("counted", rows.join(rows.group_by("n").agg(k=pl.len()), on="k"))
+    _, head, *lines = engine.explain(circuit=True).splitlines()
+    start, end = head.index("stage"), head.index("  node")
+    again = {number: line[start:end].strip() for number, line in enumerate(lines) if "," in line[start:end]}
+    compiled = engine._current()
+    runs = [
+        {stage.number for stage in compiled.cut.stages if place in stage.nodes} for place in range(len(lines))
+    ]
+    assert again
+    assert again == {
+        place: ", ".join(map(str, sorted(in_))) for place, in_ in enumerate(runs) if len(in_) > 1
+    }
+    drawing = engine.explain("mermaid", circuit=True).splitlines()
+    for place, stages in again.items():
+        (box,) = (line for line in drawing if line.strip().startswith(f"n{place}["))
+        assert f"also in stage {stages.split(', ')[1]}" in box
+    paragraphs = stages_text(compiled.cut, compiled.circuit, DriverLimits(200_000, 1 << 26), None)
+    (later,) = (stages.split(", ")[1] for stages in again.values())
+    paragraph = paragraphs[paragraphs.index(f"stage {later}:") :]
+    assert "\n  once more, for what reads its state here: Arrange\n" in paragraph
 
 
 def test_names_that_mermaid_takes_for_something_else_are_drawn_as_they_are() -> None:

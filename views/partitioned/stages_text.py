@@ -20,8 +20,12 @@ def stages_text(cut: Cut, circuit: Circuit, limits: DriverLimits, last: EpochPro
 
 
 def _of_stage(stage: Stage, circuit: Circuit, last: StageProgress | None) -> str:
-    names = [type(circuit.nodes[node].operator).__name__ for node in stage.nodes if node in stage.owned]
-    lines = [f"stage {stage.number}: {', '.join(names) or 'rows as they arrive'}"]
+    names = {node: type(circuit.nodes[node].operator).__name__ for node in stage.nodes}
+    owned = ", ".join(name for node, name in names.items() if node in stage.owned)
+    again = ", ".join(name for node, name in names.items() if node not in stage.owned)
+    lines = [f"stage {stage.number}: {owned or 'rows as they arrive'}"]
+    if again:
+        lines.append(f"  once more, for what reads its state here: {again}")
     if stage.number:
         cuts = dict.fromkeys(_columns(exchange) for exchange in stage.takes)
         lines.append(f"  rows are cut into buckets by {'; '.join(cuts) or 'nothing'}")
