@@ -98,6 +98,23 @@ def test_each_file_is_named() -> None:
     )
 
 
+WHERE = re.compile(r"`(?P<name>[A-Za-z_][\w.]*)` (?:\(|in )`(?P<file>[\w./-]+\.py)`")
+"""A name with the file that is meant to define it: ``name`` (``file``), or ``name`` in ``file``."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_names_are_defined_in_the_files_that_are_given_for_them(page: Path) -> None:
+    elsewhere = []
+    for folder, text in sections(page):
+        for match in WHERE.finditer(re.sub(r"\s+", " ", text)):
+            file = match["file"] if "/" in match["file"] else f"{folder}{match['file']}"
+            name = match["name"].rpartition(".")[2]
+            defined = rf"(?m)^\s*(?:async )?(?:def|class) {name}\b|^\s*{name} ?[:=]"
+            if not re.search(defined, (ROOT / file).read_text("utf-8")):
+                elsewhere.append(f"{match['name']} is not in {file}")
+    assert elsewhere == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
