@@ -110,6 +110,8 @@ def evaluated(part: Aggregate, group: pl.DataFrame) -> object:
             return held.group_by(pl.lit(0).alias("all")).agg(part.expr.alias("it"))["it"].item()
         case Custom():
             return part.extract(part.add(part.create(), group[part.input]))
+        case _:
+            raise NotImplementedError(f"{type(part).__name__} is interpreted here too: give it a case")
 
 
 def additive(part: Additive, group: pl.DataFrame) -> object:
