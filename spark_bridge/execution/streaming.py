@@ -15,6 +15,7 @@ from threading import Condition, Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..runtime.ended_java import has_ended
+from .end_of_process import END_OF_PROCESS
 from .interruptions import interruption
 from .micro_batches import MicroBatches
 from .spark_checkpoint import location_in_spark
@@ -63,6 +64,8 @@ class Streaming:
         except BaseException:
             self.lock.release()
             raise
+        if not batches.is_connected:
+            END_OF_PROCESS.add(self)
         Thread(target=self._watch, daemon=True, name="evercurrent-lock").start()
 
     @property
@@ -207,6 +210,7 @@ class Streaming:
         """Note that the query has ended: the lock of the checkpoint is released after the work beside micro-batches."""
         self._batches.end()
         self.lock.release()
+        END_OF_PROCESS.discard(self)
 
     def _watch(self) -> None:
         """Wait for the end of the query, whether anybody else does or not."""
