@@ -12,6 +12,7 @@ import pytest
 from evercurrent.core.data.errors import CheckpointError, MissingFileError, NameTakenError
 from evercurrent.views.store import store_at
 from evercurrent.views.store.opening import OPENERS, opens
+from evercurrent.views.store.protocol import Store
 
 # The store without exclusive writes declares it; that it does is tested with the remote ones.
 pytestmark = pytest.mark.filterwarnings("ignore::evercurrent.core.data.errors.CheckpointWarning")
@@ -23,6 +24,13 @@ def content(store, name):
 
 def names(store, prefix=""):
     return [each.name for each in store.list(prefix)]
+
+
+def test_a_store_has_every_member_of_the_protocol(store):
+    """Some are read seldom, as when files are swept, where their lack would be found after many commits."""
+    members = [name for name in vars(Store) if not name.startswith("_")]
+    assert "excludes_writers" in members
+    assert [name for name in members if not hasattr(store, name)] == []
 
 
 def race(count, work):
