@@ -19,7 +19,7 @@ def group_by_columns(columns: Sequence[AnyColumn], height: int, routed: int = 0)
 
     Cost: some passes over each column, and a hash and a sort of the combinations.
     """
-    if len(columns) < 2 or not SMALL < height < DENSE_BELOW:
+    if not SMALL < height < DENSE_BELOW:
         return None
     if not all(is_one_word([column.dtype]) and not column.has_nulls() for column in columns):
         return None

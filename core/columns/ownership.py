@@ -18,7 +18,7 @@ from .whole_columns import AnyColumn
 
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the same rows in memory of polars' own. Cost: the columns of fixed width, once.
+    """Return the same rows in memory of polars' own, each column in one piece. Cost: the columns of fixed width, once.
 
     Text and bytes are not copied: polars does not share those of numpy, and ``owned_arrow`` copies those of Arrow.
     """
@@ -28,7 +28,7 @@ def owned(frame: pl.DataFrame) -> pl.DataFrame:
 def owned_column(column: pl.Series) -> pl.Series:
     """See ``owned``."""
     if column.dtype in (pl.String, pl.Binary, pl.Null) or not len(column):
-        return column
+        return column.rechunk()
     if len(column) == 1:
         return column.new_from_index(0, 1)
     # To make one chunk of two, polars copies both.

@@ -109,6 +109,13 @@ def is_ones(values: Ints) -> bool:
     return bool(values[0] == 1) and bool((values == 1).all())
 
 
+def weight_of(diffs: Ints) -> float:
+    """Return the number of rows that come and go with these diffs, each diff counted once at least."""
+    if is_ones(diffs):
+        return len(diffs)
+    return max(len(diffs), float(np.abs(diffs).astype(np.float64).sum()))
+
+
 def least_and_greatest(values: Ints) -> tuple[int, int]:
     """Return the bounds of some values, of which there is at least one."""
     if len(values) <= FEW_VALUES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from weakref import ref
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from ..columns.kernels import (
     gather,
     keep,
     key_words,
+    stack,
 )
 from ..columns.ownership import PushedColumns
 from ..columns.whole_columns import AnyColumn, IntColumn
@@ -154,6 +156,11 @@ class Delta:
         """Return the columns if they are still those that were pushed, copied as far as they were read."""
         return self._columns if isinstance(self._columns, PushedColumns) else None
 
+    @property
+    def pushed_reference(self) -> ref[PushedColumns] | None:
+        """Return a reference to ``pushed_columns``, which does not keep them."""
+        return ref(self._columns) if isinstance(self._columns, PushedColumns) else None
+
     def with_values(self, change: Callable[[pl.Series], pl.Series]) -> Delta:
         """Return the same entries with each column changed by a function; pushed columns are when they are first read."""
         pushed = self.pushed_columns
@@ -213,7 +220,7 @@ class Delta:
         Integers with few combinations are counted instead.
         """
         counted = None
-        if (names, routed) not in self._words_by:
+        if len(names) > 1 and (names, routed) not in self._words_by:
             counted = group_by_columns(self.columns(names), self.height, routed)
         return counted or group(self.words_by(names, routed))
 
@@ -278,3 +285,9 @@ class Delta:
     def negate(self) -> Delta:
         """Return the change that undoes this one."""
         return Delta.of(self.rows, np.negative(self.diffs), is_consolidated=self.is_consolidated)
+
+
+def rows_at(deltas: Sequence[Delta], names: Sequence[str], index: Index) -> pl.DataFrame:
+    """Return these columns of the rows at some positions in deltas that stand one after the other."""
+    frames = [frame_of(delta.columns(names)) for delta in deltas]
+    return gather(frames[0] if index.max() < frames[0].height else stack(frames), index)

@@ -76,15 +76,13 @@ def row_parts(aggregates: Sequence[Additive]) -> tuple[tuple[str, RowPart], ...]
     return tuple([each for each in needed if each[1] is not _sum or each[0] not in both])
 
 
-def require_few(where: str, diffs: Ints) -> None:
+def require_few(where: str, rows: float) -> None:
     """Check that an epoch has so few rows that their sums cannot wrap.
 
     Raises:
         ArithmeticRefusedError: it has ``MOST_ROWS`` or more.
     """
-    if len(diffs) >= MOST_ROWS or (
-        not is_ones(diffs) and float(np.abs(diffs).astype(np.float64).sum()) >= MOST_ROWS
-    ):
+    if rows >= MOST_ROWS:
         raise ArithmeticRefusedError(
             f"{where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
         )

@@ -5,10 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Protocol, Self
 
-import numpy as np
 import polars as pl
 
 from ..columns.grouping import Groups
@@ -25,29 +23,23 @@ class Change:
     """The rows of touched groups before this epoch, followed by the rows after it.
 
     ``keys`` are the touched groups, ascending. ``groups`` is the group of each row: first the ``count_before`` groups
-    that existed, then those that exist now. ``before`` and ``after`` are the additive columns of these and of those; one that is
-    not there before is zero.
+    that existed, then those that exist now. ``sums`` are the additive columns of the rows.
     """
 
     keys: Keys
     groups: Index
     count_before: int
-    before: Sums
-    after: Sums
+    sums: Sums
 
     @property
     def count_after(self) -> int:
         """Return the number of groups that exist now."""
         return len(self.groups) - self.count_before
 
-    @cached_property
-    def sums(self) -> Sums:
-        """Return the additive columns of the rows. Cost: a copy of them, once."""
-        nothing = np.zeros(self.count_before, np.int64)
-        return {
-            name: np.concatenate((self.before.get(name, nothing), column))
-            for name, column in self.after.items()
-        }
+    @property
+    def after(self) -> Sums:
+        """Return the additive columns of the groups that exist now."""
+        return {name: column[self.count_before :] for name, column in self.sums.items()}
 
 
 class StoredStates(Protocol):

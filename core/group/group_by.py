@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -12,20 +12,17 @@ from ..columns.kernels import (
     Ints,
     Keys,
     Mask,
-    column_of_words,
     frame_of,
-    gather,
     is_one_word,
     keep,
     key_words,
     least_and_greatest,
     series_of,
-    stack,
 )
 from ..columns.nulls import nulls_as
-from ..columns.whole_columns import AnyColumn, ones
+from ..columns.whole_columns import ones, weight_of
 from ..data.clock import Now
-from ..data.delta import Delta
+from ..data.delta import Delta, rows_at
 from ..data.errors import ArithmeticRefusedError
 from ..data.repeated import RepeatedDelta
 from ..data.tags import tagged
@@ -37,12 +34,10 @@ from ..state.readable import Readable, UserState
 from ..state.run import Layout, Run, empty_run, run_of_groups
 from ..state.spine import Spine, Version
 from .accumulators import LENGTH, additions, contributions, require_few, row_parts, spread
-from .aggregate_contract import AggregateState, Change, Sums
+from .aggregate_contract import AggregateState, Sums
 from .aggregates import Aggregate
-from .changed_groups import change_of, unchanged
-from .group_spec import Finishing
+from .group_rows import GroupRows, change_of
 from .group_spec import GroupSpec as GroupSpec
-from .kept_results import Before, KeptResults
 from .kept_sums import KeptSums
 from .partial_aggregates import ADDED_UP, ENTRIES, SUM, added_up, sums_in
 from .stored_states import StoredAggregates
@@ -51,6 +46,8 @@ from .window_sums import sums_of_windows
 
 ROOM = 2**62
 """Sums beyond this are refused, as the addition of one more epoch, less than 2^63, could wrap unnoticed."""
+
+TOO_LARGE = "a group has some 2^30 rows, too many for exact sums; group by a finer key"
 
 NO_NAMES = pl.DataFrame()
 
@@ -95,8 +92,7 @@ class GroupBy(Operator):
         """Whether an empty input has a row: without keys, unless panes decide what is emitted."""
         self._spec = spec
         self._parts = tuple(parts)
-        self._aggregates = tuple(zip(parts, spec.aggregates, strict=True))
-        self._stored = StoredAggregates(spec, self._aggregates)
+        self._stored = StoredAggregates(spec, zip(parts, spec.aggregates, strict=True))
         counted = [part.column for part in parts if part.counts_input]
         assert len(set(counted)) == len(counted), "equal aggregates are one"
         # A user's column named like a pre-aggregated one must not be mistaken for it, nor stand beside it.
@@ -109,14 +105,14 @@ class GroupBy(Operator):
         self._row_parts = row_parts(additive)
         self._inputs = [name for name, _ in self._row_parts]
         self._kept = KeptSums(additive, self._parts, self._heads)
-        self._results = KeptResults(self._parts)
+        self._rows = GroupRows(spec, self._parts, discarding=discarding, has_first_row=self._has_first_row)
         self._modulo = {part.column for part in self._stored.states}.union(
             *(head.order.names for head in self._heads)
         )
-        self._finished_by_copy = all(column.copies is not None for column in spec.finished)
-        self._finishing = Finishing(spec)
         self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
+        self._has_names = not self._one_word and len(spec.keys) > 0
+        """Whether key columns are in the state, as they cannot be computed from the key words."""
         self.spine: Spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
         self.states = (self.spine, *(own.spine for own in self._stored.states))
         self.reads = (
@@ -177,19 +173,34 @@ class GroupBy(Operator):
         if len(deltas) == 1 and isinstance(deltas[0], RepeatedDelta):
             deltas = (sums_of_windows(deltas[0], self._spec.keys, self._read, self.combine),)
         groups, added = self._added(deltas)
-        names = self._names(deltas, groups)
-        previous = self._results.before(self.spine.runs, groups.keys) if self._results.keeps_any else None
-        before, after = self._before_and_after(groups, deltas[0], added)
-        size = len(groups.keys.first)
-        self._require_room(after)
+        keys, names = groups.keys, NO_NAMES
+        if self._has_names:
+            names = rows_at(deltas, tuple(self._spec.keys), groups.first_entries)
+        results = self._rows.kept_results
+        previous = results.before(self.spine.runs, keys) if results.keeps_any else None
+        before = self.spine.totals(keys)
+        then = self._move_heads(groups, deltas[0], before, added) if self._heads else {}
+        after = dict(before)
+        for name, column in added.items():
+            after[name] = sums = before[name] + column if name in before else column
+            if name not in self._modulo:
+                least, greatest = least_and_greatest(sums)
+                if greatest >= ROOM or least <= -ROOM:
+                    raise ArithmeticRefusedError(f"{self._spec.where}: {TOO_LARGE}")
         run = run_of_groups(groups, names, added)
         self.spine.stage(run, None if self._expired is None else self._gone(run))
         if self._stored.states:
             self._stage_users_states(groups, deltas[0], after)
         if self._emits_on_request:
             return self._nothing
-        existed, exists = self._exists(before, size) & (now.epoch > 0), self._exists(after, size)
-        return self._difference(change_of(groups.keys, (before, after), existed, exists), names, previous)
+        return self._rows.difference(
+            keys,
+            names,
+            (before | then, after),
+            is_first=now.epoch == 0,
+            previous=previous,
+            staged=self.spine.staged_run if results.keeps_any else None,
+        )
 
     def _stage_users_states(self, groups: Groups, delta: Delta, after: Sums) -> None:
         """Stage the states of users' aggregates: only rows change them, and other inputs may touch groups without rows."""
@@ -224,13 +235,13 @@ class GroupBy(Operator):
         """
         matches = self.spine.matches(keys, self.spine.delta)
         sums = matches.totals()
-        exists = self._exists(sums, len(keys))
+        exists = self._rows.exist(sums, len(keys))
         exists = exists if even is None else exists | even
         change = change_of(keys, ({}, sums), np.zeros(len(keys), np.bool_), exists)
-        names = self._key_columns(
-            keys.take(change.groups), lambda: matches.payload(self.spine.layout, change.groups)
+        names = self._rows.keys(
+            keys, change.groups, lambda: matches.payload(self.spine.layout, change.groups)
         )
-        rows = self._finished(names, self._changed(change), len(change.groups))
+        rows = self._rows.finished(names, self._rows.aggregates(change), len(change.groups))
         if self._discarding:
             has_any = change.sums.get(LENGTH, np.zeros(len(change.groups), np.int64)) != 0
             for column in map(series_of, rows[len(names) :]):
@@ -244,14 +255,14 @@ class GroupBy(Operator):
         """Return the key columns of these ascending, distinct groups, as of a commit; nulls for those that do not exist."""
         spine = self.spine.at(self.spine.version if at is None else at)
         return frame_of(
-            self._key_columns(keys, lambda: spine.matches(keys, spine.delta).payload(spine.layout))
+            self._rows.keys(keys, None, lambda: spine.matches(keys, spine.delta).payload(spine.layout))
         )
 
     def are_named(self, keys: Keys) -> Mask:
         """Return which of these ascending, distinct groups have key columns that do not go when runs are merged."""
-        if self._one_word or not self._spec.keys:
+        if not self._has_names:
             return np.ones(len(keys), np.bool_)
-        return self._exists(self.spine.at(self.spine.version).totals(keys), len(keys))
+        return self._rows.exist(self.spine.at(self.spine.version).totals(keys), len(keys))
 
     def contents(self, at: Sequence[Version] | None = None) -> pl.DataFrame:
         """Return all rows from the state, as of the versions ``at`` of the states it ``reads``. Cost: the state."""
@@ -267,16 +278,14 @@ class GroupBy(Operator):
             self._current(part, aggregate, run)
             for part, aggregate in zip(parts, self._spec.aggregates, strict=True)
         ]
-        names: Sequence[AnyColumn] = (
-            [self._key_column(run.keys)] if self._one_word else run.payload.get_columns()
-        )
-        rows = frame_of(self._finished(names, values, len(run)))
-        return keep(rows, self._exists(run.sums, len(run)))
+        names = self._rows.keys(run.keys, None, lambda: run.payload)
+        rows = frame_of(self._rows.finished(names, values, len(run)))
+        return keep(rows, self._rows.exist(run.sums, len(run)))
 
     @property
     def calls_users(self) -> bool:
         """See ``Readable``: false if its rows are made of keys and additive columns alone."""
-        return not self._finished_by_copy or any(each.additive is None for each in self._spec.aggregates)
+        return not self._rows.finished_by_copy or any(each.additive is None for each in self._spec.aggregates)
 
     def emitted(self, at: Sequence[Version] | None = None) -> Delta:
         """Return all rows from the state, each once, as of the versions ``at``. Cost: the state."""
@@ -302,7 +311,7 @@ class GroupBy(Operator):
         if self._stored.states or self._is_combined(delta):
             return groups.sums_of(self._contributions(delta))
         columns, diffs = delta.columns(self._inputs), delta.diffs
-        require_few(self._spec.where, diffs)
+        require_few(self._spec.where, weight_of(diffs))
         return additions(groups, self._row_parts, columns, diffs)
 
     def _is_combined(self, delta: Delta) -> bool:
@@ -312,10 +321,10 @@ class GroupBy(Operator):
         """Return the additions of each row to the additive columns of its group."""
         if self._is_combined(delta):
             rows = sums_in(delta.frame)
-            require_few(self._spec.where, rows.pop(ENTRIES))
+            require_few(self._spec.where, weight_of(rows.pop(ENTRIES)))
             return rows
         diffs, columns = delta.diffs, delta.columns(self._inputs)
-        require_few(self._spec.where, diffs)
+        require_few(self._spec.where, weight_of(diffs))
         rows = contributions(self._row_parts, columns, diffs)
         return rows | self._stored.contributions(delta, diffs) if self._stored.states else rows
 
@@ -324,30 +333,17 @@ class GroupBy(Operator):
             return group_column(delta.column(next(iter(self._spec.keys))))
         return delta.groups_by(self._keyed.names, self._routed)
 
-    def _require_room(self, sums: Sums) -> None:
-        """Check that the sums of groups cannot wrap in the next epoch, except those that are modulo 2^64."""
-        for name, column in sums.items():
-            if name in self._modulo or not len(column):
-                continue
-            least, greatest = least_and_greatest(column)
-            if greatest >= ROOM or least <= -ROOM:
-                raise ArithmeticRefusedError(
-                    f"{self._spec.where}: a group has some 2^30 rows, too many for exact sums; group by a finer key"
-                )
-
-    def _before_and_after(self, groups: Groups, delta: Delta, added: dict[str, Ints]) -> tuple[Sums, Sums]:
-        """Return the additive columns of groups before and after these additions; first rows are put among the additions."""
-        before = self.spine.totals(groups.keys)
+    def _move_heads(
+        self, groups: Groups, delta: Delta, before: Sums, added: dict[str, Ints]
+    ) -> dict[str, Ints]:
+        """Put first rows among the additions to groups, and return the columns that have to be others before these."""
         then: dict[str, Ints] = {}
-        numbers = groups.numbers[: len(delta)] if self._heads else NO_NUMBERS
+        numbers = groups.numbers[: len(delta)]
         for head in self._heads:
             moved, previous = head.moved(delta.frame, numbers, groups.keys, before)
             added |= moved
             then |= previous
-        after = dict(before)
-        for name, column in added.items():
-            after[name] = before[name] + column if name in before else column
-        return before | then, after
+        return then
 
     def _gone(self, run: Run) -> Run | None:
         """Return the run that purges the keys that are expired with this epoch; None if there are none."""
@@ -356,81 +352,14 @@ class GroupBy(Operator):
             return None
         return sums_gone(self.spine, run, expired)
 
-    def _names(self, deltas: Sequence[Delta], groups: Groups) -> pl.DataFrame:
-        """Return the key columns of the touched groups, where they cannot be computed from the key words."""
-        if self._one_word or not self._spec.keys:
-            return NO_NAMES
-        first = groups.first_entries
-        named = [frame_of(delta.columns(self._spec.keys)) for delta in deltas]
-        return gather(named[0] if first.max() < named[0].height else stack(named), first)
-
-    def _key_columns(self, keys: Keys, payload: Callable[[], pl.DataFrame]) -> list[pl.Series]:
-        """Return the key columns of existing groups, from their words or from the state, where they are ``payload``."""
-        if self._one_word:
-            return [series_of(self._key_column(keys))]
-        return payload().get_columns() if self._spec.keys else []
-
-    def _key_column(self, keys: Keys) -> AnyColumn:
-        ((name, dtype),) = self._spec.keys.items()
-        return column_of_words(keys, name, dtype)
-
-    def _exists(self, sums: Sums, height: int) -> Mask:
-        if self._has_first_row:
-            return np.ones(height, np.bool_)
-        if self._discarding:
-            changed = np.zeros(height, np.bool_)
-            for column in sums.values():
-                changed |= column != 0
-            return changed
-        lengths = sums.get(LENGTH)
-        return np.zeros(height, np.bool_) if lengths is None else lengths != 0
-
-    def _finished(
-        self, names: Sequence[AnyColumn], values: Sequence[AnyColumn], height: int
-    ) -> list[AnyColumn]:
-        """Return the output columns: keys, and the columns computed from the aggregates."""
-        finished = self._spec.finished
-        if self._finished_by_copy:
-            by_name = {column.name: column for column in values}
-            return [*names, *[by_name[column.copies or ""].alias(column.name) for column in finished]]
-        return [*names, *self._finishing.computed([*names, *values], height)]
-
-    def _difference(self, change: Change, names: pl.DataFrame, previous: Before | None) -> Delta:
-        """Return minus the rows before, plus the rows after, where they exist and differ; keep the results after."""
-        if self._one_word:
-            ((name, dtype),) = self._spec.keys.items()
-            keys: Sequence[AnyColumn] = [column_of_words(change.keys.take(change.groups), name, dtype)]
-        else:
-            keys = gather(names, change.groups).get_columns() if names.width else []
-        results = self._changed(change, previous)
-        if self._results.keeps_any:
-            self._results.keep(self.spine.staged_run, change, results, previous)
-        columns = self._finished(keys, results, len(change.groups))
-        same = unchanged(change, columns[len(keys) :])
-        signs = np.ones(len(change.groups), np.int64)
-        signs[: change.count_before] = -1
-        rows = Delta.of_columns(columns, signs, is_consolidated=True)
-        return rows if same is None else rows.take(np.flatnonzero(~same))
-
     def _current(self, part: AggregateState, aggregate: Aggregate, run: Run) -> pl.Series:
         try:
             return part.current(run.keys, run.sums)
         except StateUnreadableError as error:
             raise self._spec.error_of(aggregate, error) from error
 
-    def _changed(self, change: Change, previous: Before | None = None) -> list[AnyColumn]:
-        """Return the aggregates of each row of the change."""
-        values: list[AnyColumn] = []
-        for number, (part, aggregate) in enumerate(self._aggregates):
-            try:
-                results = None if previous is None else self._results.changed(number, change, previous)
-                values.append(part.change(change) if results is None else results)
-            except (Exception, pl.exceptions.PanicException) as error:
-                raise self._spec.error_of(aggregate, error) from error
-        return values
-
     def _first_row(self, parts: Sequence[AggregateState]) -> Delta:
         """Return the row of an empty input, which exists from the start if there are no keys."""
         values = [part.current(key_words([], 1), {}) for part in parts]
-        rows = frame_of(self._finished([], values, 1))
+        rows = frame_of(self._rows.finished([], values, 1))
         return Delta.of(rows, np.ones(1, np.int64), is_consolidated=True)

@@ -97,7 +97,6 @@ class Spine(Totals):
         self._merges_seen = self._wasted = 0
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
-        """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
         self._added: tuple[Run, ...] = ()
         self._chunk: Chunk | None = None  # The runs that are staged, and the rows that are to wait.
         self._looks: int | None = None  # How many entries may go on waiting; None: all.
@@ -115,12 +114,8 @@ class Spine(Totals):
         own.touched = own._wasted = 0
         return own
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
-        runs, waiting = self.version.parts
-        if not waiting or self._settled is not None:
-            return runs if self._settled is None else self._settled
+    def _with_sorted_rows(self) -> tuple[Run, ...]:
+        """See ``Totals``."""
         runs, waiting = self._parts()
         self._settled = self._merger.piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
         if self._staged is not None:

@@ -81,11 +81,20 @@ class Totals(ABC):
 
     version: Version
     touched: int
+    _settled: tuple[Run, ...] | None
+    """The runs of the last commit with its waiting rows among them: made in this epoch, and kept from its commit on."""
 
     @property
-    @abstractmethod
     def runs(self) -> tuple[Run, ...]:
-        """Return the runs of the last commit, rows that wait among them."""
+        """Return the runs of the last commit, the oldest first. Cost: none; once, where rows wait, that of sorting them."""
+        if self._settled is not None:
+            return self._settled
+        runs, waiting = self.version.parts
+        return self._with_sorted_rows() if waiting else runs
+
+    @abstractmethod
+    def _with_sorted_rows(self) -> tuple[Run, ...]:
+        """Return the runs of the last commit, those of its waiting rows among them, which are sorted once."""
 
     @property
     @abstractmethod
