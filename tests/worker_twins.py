@@ -38,8 +38,6 @@ SHIFTS = (Shift(), Shift((3,)), Shift((2, 3, 2, 5)))
 class Nobody:
     """An audience of none."""
 
-    def deliver_first(self, now: Now, evaluated: EpochResult) -> None: ...
-
     def changing(self) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.json_texts import as_text
-from evercurrent.core.columns.kernels import MANY_ROWS, of_one_chunk
+from evercurrent.core.columns.kernels import MANY_ROWS
 from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
 from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.columns.time_texts import READ_AS
@@ -83,7 +83,7 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any, *, is_copied: bool = 
     if isinstance(data, pl.DataFrame):
         if not is_copied and data.height > MANY_ROWS:
             return PushedFrame(data.rechunk(), "polars", {}, is_owned=False)
-        return PushedFrame(owned(of_one_chunk(data)), "polars", {})
+        return PushedFrame(owned(data), "polars", {})
     if isinstance(data, tuple) and not all(isinstance(value, ONE_VALUE) for value in data):
         data = list(data)
     require_rows(where, data)

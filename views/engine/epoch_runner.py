@@ -366,9 +366,6 @@ class Running(EpochReads):
 
     # The audience of epochs
 
-    def deliver_first(self, now: Now, evaluated: EpochResult) -> None:
-        """See ``Audience``: subscribers get an epoch after its commit, as they can catch up."""
-
     def publish(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""
         self.epoch = now.epoch

@@ -160,17 +160,18 @@ class Pushing(ServedViews, ABC):
             if self._on_bad_rows == "fail":
                 # A subscriber may write into what was pushed.
                 is_copied = block is not None or self._running.readers.has_any
-                batch = replace(batch, delta=accepted(declared, data, is_copied=is_copied))
+                delta = accepted(declared, data, is_copied=is_copied)
             else:
                 delta, refused = accepted_apart(declared, data)
-                batch = replace(batch, delta=delta, refused=refused)
+                batch = replace(batch, refused=refused)
+            pushed = delta.pushed_reference
+            batch = replace(batch, delta=delta)
             if watermark is not None:
                 batch = replace(batch, watermark=self._instant(source, watermark))
-            pushed = batch.pushed_columns
             try:
                 return self._take(block, batch, at)
             finally:
-                del batch
+                del batch, delta
                 if pushed is not None and (columns := pushed()) is not None:
                     columns.own()
 

@@ -24,6 +24,7 @@ the files that they write have unique names, and the commit names only the resul
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
@@ -93,10 +94,6 @@ class Keeper(Protocol[Input_contra, Result_contra]):
 class Audience(Protocol[Result_contra]):
     """Publishes epochs to readers, and delivers their deltas to sinks and subscribers."""
 
-    def deliver_first(self, now: Now, evaluated: Result_contra) -> None:
-        """Deliver deltas before the commit to sinks that cannot catch up after it. If this fails, there is no epoch."""
-        ...
-
     def changing(self) -> AbstractContextManager[None]:
         """Return the context in which states change, so that readers of the states themselves can notice that."""
         ...
@@ -115,11 +112,21 @@ class Audience(Protocol[Result_contra]):
 
 
 class Choreography(Generic[Input, Result]):
-    """Runs epochs, one at a time, for one keeper and one audience. Without a keeper epochs are in the states only."""
+    """Runs epochs, one at a time, for one keeper and one audience. Without a keeper epochs are in the states only.
 
-    def __init__(self, keeper: Keeper[Input, Result] | None, audience: Audience[Result]) -> None:
+    ``deliver_first`` delivers deltas before the commit to sinks that cannot catch up after it, if there are any. If it fails,
+    there is no epoch.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper[Input, Result] | None,
+        audience: Audience[Result],
+        deliver_first: Callable[[Now, Result], None] | None = None,
+    ) -> None:
         self._keeper = keeper
         self._audience = audience
+        self._deliver_first = deliver_first
         self._is_running = False
 
     @property
@@ -143,7 +150,8 @@ class Choreography(Generic[Input, Result]):
                     if keeper is not None:
                         keeper.log(now, taken_input)
                     evaluated = evaluator.evaluate(now, taken_input)
-                    self._audience.deliver_first(now, evaluated)
+                    if self._deliver_first is not None:
+                        self._deliver_first(now, evaluated)
                     if keeper is not None:
                         keeper.write(now, evaluated)
                 if keeper is not None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from weakref import ref
 
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.ownership import PushedColumns
 from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
@@ -62,12 +60,6 @@ class Batch:
     """How positions of the source are compared."""
     refused: tuple[Refused, ...] = ()
     """The rows of the push that do not fit the source."""
-
-    @property
-    def pushed_columns(self) -> ref[PushedColumns] | None:
-        """Return a reference to the columns that are not copied yet, which does not keep them; None if there are none."""
-        columns = None if self.delta is None else self.delta.pushed_columns
-        return None if columns is None else ref(columns)
 
     def is_taken(self, positions: Mapping[str, Position]) -> bool:
         """Return whether the batch was taken before, where sources were taken up to these positions.

@@ -132,7 +132,7 @@ class Epochs:
         )  # fmt: skip
         self._commits = BucketCommits(log, self.runner, self.clocks, nothing)
         self._commits.measure = self._recorded
-        self._choreography = Choreography[BucketInput, BucketResult](self._commits, self)
+        self._choreography = Choreography[BucketInput, BucketResult](self._commits, self, self._deliver_first)
         self._open()
         self._change = None
 
@@ -205,7 +205,7 @@ class Epochs:
         evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
         self._on_deltas = self._on_filled
         now = Now.at(Epoch(self.last.epoch + 1), self.last_instant)
-        choreography = Choreography[BucketInput, BucketResult](self._commits, self)
+        choreography = Choreography[BucketInput, BucketResult](self._commits, self, self._deliver_first)
         choreography.make_real(evaluator, now, BucketInput(lambda _: []))
         self._progress = None
         self.go_on_from(self.last)
@@ -355,8 +355,8 @@ class Epochs:
 
     # The audience of epochs
 
-    def deliver_first(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: ``on_deltas`` is called for sinks that cannot catch up."""
+    def _deliver_first(self, now: Now, evaluated: BucketResult) -> None:
+        """See ``Choreography``: ``on_deltas`` is called for sinks that cannot catch up."""
         if self._on_deltas is not None:
             self._on_deltas(PartitionedDeltas.of(now, evaluated))
 
