@@ -89,7 +89,7 @@ class Compiled:
         return [name for _, name in self.views.get(place, ())]
 
     def of_views(self, deltas: Deltas, silent: Container[str] = ()) -> list[tuple[str, Delta]]:
-        """Return the deltas of the views that an epoch touches, in the order of their declarations, but for ``silent`` ones."""
+        """Return the changes of views in an epoch, in the order of their declarations, without ``silent`` ones and rows that cancel."""
         touched = [
             (number, name, delta)
             for node, delta in deltas.items()
@@ -97,7 +97,10 @@ class Compiled:
             for number, name in self.views.get(node, ())
             if name not in silent
         ]
-        return [(name, delta) for _, name, delta in sorted(touched, key=lambda each: each[0])]
+        touched.sort(key=lambda each: each[0])
+        return [
+            (name, change) for _, name, delta in touched if (change := delta.without_cancelled()) is not None
+        ]
 
     def timed_rows(self, deltas: Deltas) -> dict[str, pl.DataFrame]:
         """Return the rows that an epoch brings to sources with event time."""

@@ -66,12 +66,13 @@ class Source(Collection, OfOneEngine):
             f"source {declared.name!r}", self.schema, self.kind, self.key, self.sequence_by
         )
         """What the decoders of change messages need of it."""
-        format = declared.format
-        self.arriving: pl.Schema = self.schema if format is None else format.arriving(self.changed)
+        self.format: ChangeFormat | None = declared.format
+        """The format of the messages in which its changes come; None if rows come as they are."""
+        self.arriving: pl.Schema = self.schema if self.format is None else self.format.arriving(self.changed)
         """The columns that are pushed, besides ``_diff``: those of its rows, or those of messages."""
         self.read_as: pl.Schema = self.arriving
         """The types as which columns of Python values are read; a message may be a text or bytes."""
-        if format is not None:
+        if self.format is not None:
             texts = {name: dtype for name, dtype in self.arriving.items() if dtype != pl.Binary}
             self.read_as = pl.Schema(texts)
 
@@ -129,11 +130,6 @@ class Source(Collection, OfOneEngine):
     def is_trusted(self) -> bool:
         """Whether its retractions are not checked."""
         return self._declared.trusted
-
-    @property
-    def format(self) -> ChangeFormat | None:
-        """The format of the messages in which its changes come; None if rows come as they are."""
-        return self._declared.format
 
     def decoded(self, messages: PushedFrame) -> Decoded:
         """Return the rows of messages, as they are pushed.

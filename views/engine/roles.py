@@ -74,14 +74,14 @@ class CircuitEvaluator:
         """See ``Evaluator``."""
         compiled = self.compiled
         staged = self._staged = compiled.circuit.evaluate(now, taken_input.arrived)
-        of_views = compiled.of_views(staged.deltas, taken_input.silent)
         timed, untimed = compiled.timed_rows(staged.deltas), compiled.untimed_rows(staged.deltas)
         touched, marks = tuple(compiled.views_at(staged.deltas)), self._marks
         if marks is None:
             marks = {name: clock.now for name, clock in compiled.clocks.items()}
         elif timed:  # Only the clocks of sources that the epoch visits have moved.
             marks = {**marks, **{name: compiled.clocks[name].now for name in timed}}
-        evaluated = EvaluatedEpoch(now.epoch, now.instant, marks, ViewDeltas.of(now.epoch, of_views))
+        of_views = ViewDeltas.of(now.epoch, compiled.of_views(staged.deltas, taken_input.silent))
+        evaluated = EvaluatedEpoch(now.epoch, now.instant, marks, of_views)
         return EpochResult(evaluated, taken_input.epoch_input.positions, timed, touched, untimed=untimed)
 
     def commit(self, evaluated: EpochResult) -> None:

@@ -70,15 +70,8 @@ class ViewDeltas(Mapping[str, pl.DataFrame]):
 
     @staticmethod
     def of(epoch: int, deltas: Iterable[tuple[str, Delta]]) -> ViewDeltas:
-        """Return the deltas of views by name, without those whose rows cancel."""
-        changes = [(name, delta.without_cancelled()) for name, delta in deltas]
-        return ViewDeltas(
-            {
-                name: ViewDelta._of_remaining(epoch, remaining)
-                for name, remaining in changes
-                if remaining is not None
-            }
-        )
+        """Return the deltas of views by name, each of which is ``bare`` and has rows."""
+        return ViewDeltas({name: ViewDelta._of_remaining(epoch, delta) for name, delta in deltas})
 
     def __getitem__(self, view: str) -> pl.DataFrame:
         """Return the rows of a view."""
