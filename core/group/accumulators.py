@@ -310,7 +310,7 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
     prefix = f"sum:{aggregate.input}"
     is_int64 = type(dtype) is type(aggregate.dtype) is pl.Int64
     if is_int64 and (whole := only_limb(prefix, sums)) is not None:
-        return _whole_numbers(aggregate, whole)
+        return IntColumn(aggregate.output, whole)
     if dtype == pl.Null:
         return _nothing(aggregate, height)
     if dtype.is_float():

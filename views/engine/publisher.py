@@ -12,7 +12,8 @@ from evercurrent.core.data.errors import InputError
 
 from ..compiler.builder import Compiled
 from ..durability.durability import Durability
-from ..epochs.run_log import RunLog, RunRecorder
+from ..epochs.history import Retained
+from ..epochs.run_log import RunRecorder
 from .published import Published, PublishedView
 from .roles import EpochResult
 from .view import View
@@ -37,43 +38,26 @@ class Publisher:
         self, compiled: Compiled | None, now: Now, positions: Mapping[str, Any], evaluated: EpochResult
     ) -> None:
         """Record a committed epoch, and publish it. Only the views that it has touched are visited."""
-        epoch, log = evaluated.epoch, None
+        epoch = evaluated.epoch
         retained = {
             name: self._views[name]._history.append(delta) for name, delta in epoch.deltas.unread.items()
         }
         if now.epoch:
-            log = self._recorder.note(
+            self._recorder.note(
                 now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed
             )
         if compiled is None or self.is_held:
             return
-        last, views = self.last, dict[str, PublishedView]()
-        touched: Iterable[str] = self._views
-        if last is not None and last.compiled is compiled:
-            views, touched = dict(last.views), evaluated.touched
-        for name in touched:
-            before = views.get(name)
-            if before is None or name in retained:
-                history = retained.get(name) or self._views[name]._history.now()
-                views[name] = PublishedView.of(compiled.contents[name], history)
-            elif not before.is_current:
-                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
-        self._publish(compiled, now.epoch, positions, epoch.watermarks, views, log)
+        last = self.last
+        touched = evaluated.touched if last is not None and last.compiled is compiled else self._views
+        self._publish(compiled, now.epoch, positions, epoch.watermarks, touched, retained)
 
     def publish(self, compiled: Compiled, epoch: int, positions: Mapping[str, Any]) -> None:
         """Publish the contents as of the last epoch."""
         if self.is_held:
             return
-        last = self.last
-        views = {} if last is None or last.compiled is not compiled else dict(last.views)
-        for name, view in self._views.items():
-            before = views.get(name)
-            if before is None:
-                views[name] = PublishedView.of(compiled.contents[name], view._history.now())
-            elif not before.is_current:
-                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
         watermarks = {name: clock.before for name, clock in compiled.clocks.items()}
-        self._publish(compiled, epoch, positions, watermarks, views, None)
+        self._publish(compiled, epoch, positions, watermarks, self._views, {})
 
     def contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
         """Return all rows of a view after an epoch before this one.
@@ -99,10 +83,21 @@ class Publisher:
         epoch: int,
         positions: Mapping[str, Any],
         watermarks: Mapping[str, int],
-        views: Mapping[str, PublishedView],
-        log: RunLog | None,
+        touched: Iterable[str],
+        retained: Mapping[str, Retained],
     ) -> None:
+        """Replace what is published: the views that are ``touched``, with the deltas that are retained if these are others now."""
+        last = self.last
+        views = {} if last is None or last.compiled is not compiled else dict(last.views)
+        for name in touched:
+            before = views.get(name)
+            if before is None or name in retained:
+                history = retained.get(name) or self._views[name]._history.now()
+                views[name] = PublishedView.of(compiled.contents[name], history)
+            elif not before.is_current:
+                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
         waiting = () if self._durability is None else self._durability.waiting
         refused = compiled.ledger.refused.present
-        log = self._recorder.now() if log is None else log
-        self.last = Published(compiled, epoch, positions, watermarks, views, refused, log, waiting)
+        self.last = Published(
+            compiled, epoch, positions, watermarks, views, refused, self._recorder.now(), waiting
+        )

@@ -140,10 +140,8 @@ class RunRecorder:
         watermarks: Mapping[str, int],
         rows: Mapping[str, pl.DataFrame],
         untimed: Mapping[str, Delta] | None = None,
-    ) -> RunLog:
+    ) -> None:
         """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs.
-
-        Return the log up to this epoch.
 
         ``untimed`` are the rows of sources without event time, which are never counted as unrecorded.
         """
@@ -157,12 +155,11 @@ class RunRecorder:
                 self._keep(source, epoch, frame)
         if not self.records_rows:
             self._complete_from = epoch + 1
-            return self.now()
+            return
         for source, delta in ({} if untimed is None else untimed).items():
             if delta.height:
                 self._untimed.add(source)
                 self._keep(source, epoch, delta.frame)
-        return self.now()
 
     def go_on(
         self, after: Noted, unrecorded: Mapping[str, int], older: Callable[[], Iterable[Noted]]
