@@ -9,6 +9,7 @@ Each call is made once before it is recorded, so that imports, caches and first 
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -101,5 +102,10 @@ def aggregate() -> Way:
 WAYS = {"push": push, "aggregate": aggregate}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or WAYS:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("way", nargs="?", choices=["both", *WAYS], default="both", help="both by default")
+    way = parser.parse_args().way
+    for name in WAYS if way == "both" else [way]:
         print(f"{name}\n{WAYS[name]().report()}\n")

@@ -18,7 +18,9 @@ _NO_ORDER = "its rows have no order"
 _SORT = f"{_NO_ORDER}; sort what you read, or keep the first rows with .limit(n, by=...)"
 _FIRST = f"{_NO_ORDER}; say which with .limit(n, by=...), .top_k(k, by=...) or .bottom_k(k, by=...)"
 _NEIGHBOUR = f'{_NO_ORDER}; state one inside of agg, as in pl.col("x").sort_by("at").last()'
-_WINDOW = f'{_NO_ORDER}; group by a computed key, as in .group_by(hour=pl.col("at").dt.truncate("1h"))'
+_BY_HOUR = 'group by a computed key, as in .group_by(hour=pl.col("at").dt.truncate("1h"))'
+_HOURS = f'{_NO_ORDER}; {_BY_HOUR}, or declare event_time= and use .window(ec.fixed("1h"))'
+_LAST_HOUR = f'{_NO_ORDER}; declare event_time= and use .window(ec.sliding("1h", every="10m")), or {_BY_HOUR}'
 _AGGREGATE = "use .group_by(...).agg(...), with group_by() for all rows as one group"
 _CONCAT = "use .concat(other), where the columns are the same"
 _SCHEMA = "use .schema or .columns"
@@ -36,7 +38,9 @@ _OF_COLLECTIONS = {
     **dict.fromkeys(("sort", "set_sorted", "reverse", "merge_sorted"), _SORT),
     **dict.fromkeys(("head", "tail", "first", "last", "slice", "gather", "gather_every"), _FIRST),
     **dict.fromkeys(("shift", "interpolate", "with_row_index"), _NEIGHBOUR),
-    **dict.fromkeys(("rolling", "group_by_dynamic", "upsample"), _WINDOW),
+    "group_by_dynamic": _HOURS,
+    "rolling": _LAST_HOUR,
+    "upsample": f"{_NO_ORDER}; {_BY_HOUR}",
     **dict.fromkeys(("count", "len", "max", "mean", "median", "min", "null_count", "product"), _AGGREGATE),
     **dict.fromkeys(("n_unique", "quantile", "std", "sum", "var"), _AGGREGATE),
     **dict.fromkeys(("extend", "union", "vstack"), _CONCAT),
