@@ -22,12 +22,20 @@ import pyarrow as pa
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import DIFF, columns_are, listed, with_diff
 
-from ..runtime.spark_types import may_be_taken, named, nullable, quoted, rows_from_arrow, spark_type
+from ..runtime.spark_types import (
+    declaration_of,
+    may_be_taken,
+    named,
+    nullable,
+    quoted,
+    rows_from_arrow,
+    spark_type,
+)
 from .messages import check_messages, message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from evercurrent.views.dataframe.source import Source
     from evercurrent.views.engine.engine import Engine
@@ -308,7 +316,7 @@ def _check_columns(source: Source, frame: DataFrame) -> None:
         ):
             raise InputError(
                 f"{where}: column {name!r} is {actual}, but {dtype} is declared, which is {expected.simpleString()} in Spark; "
-                f"{_cast(name, actual, expected.simpleString())}"
+                f"{_cast(frame, name, fields[name], expected)}"
             )
     if DIFF in fields:
         _check_diff(where, source, fields[DIFF].simpleString())
@@ -326,11 +334,23 @@ def _addition(name: str, expected: Any, fields: Mapping[str, Any]) -> str:
     return f"there are {there}: add it, as with F.lit(None).cast({expected.simpleString()!r}).alias({name!r})"
 
 
-def _cast(name: str, actual: str, expected: str) -> str:
-    mended = f"cast it with .withColumn({name!r}, F.col({name!r}).cast({expected!r}))"
-    if (actual, expected) == ("timestamp_ntz", "timestamp"):
+def _cast(frame: DataFrame, name: str, actual: DataType, expected: DataType) -> str:
+    if not _is_castable(frame, actual, expected):
+        return f"Spark has no cast from one to the other: {declaration_of(actual)}"
+    mended = f"cast it with .withColumn({name!r}, F.col({name!r}).cast({expected.simpleString()!r}))"
+    if (actual.simpleString(), expected.simpleString()) == ("timestamp_ntz", "timestamp"):
         return f'declare it as pl.Datetime("us"), or {mended}, which goes by the time zone of the session'
     return mended
+
+
+def _is_castable(frame: DataFrame, actual: DataType, expected: DataType) -> bool:
+    """Return whether Spark has a cast; under Spark Connect, where Spark would log an error for the look, that it has."""
+    if not hasattr(frame, "_jdf"):
+        return True
+    untyped: Any = frame.sparkSession
+    spark = untyped._jvm.org.apache.spark.sql
+    of, to = (spark.types.DataType.fromJson(dtype.json()) for dtype in (actual, expected))
+    return bool(spark.catalyst.expressions.Cast.canAnsiCast(of, to))
 
 
 def _check_diff(where: str, source: Source, actual: str) -> None:

@@ -345,9 +345,24 @@ def _spark_way_out(dtype: DataType) -> str:
         return "use F.variant_get(...) or F.to_json(...)"
     if kind == "map":
         return f"which are in polars since 2.0, and this is {pl.__version__}; use F.map_entries(...)"
-    if "interval" in kind:
+    if (
+        "interval" in kind and dtype.simpleString() != "interval"
+    ):  # That of several units has no cast to a number.
         return "cast it to a number of months"
     return "cast it to a string or drop it"
+
+
+def declaration_of(dtype: DataType) -> str:
+    """Return how a column of a Spark type can be declared, as a remedy.
+
+    >>> from pyspark.sql.types import BinaryType, YearMonthIntervalType
+    >>> declaration_of(BinaryType()), declaration_of(YearMonthIntervalType())
+    ('declare it as Binary', 'cast it to a number of months')
+    """
+    try:
+        return f"declare it as {polars_type('', '', dtype)}"
+    except InputError:
+        return _spark_way_out(dtype)
 
 
 def named(columns: Iterable[tuple[str, DataType]]) -> str:

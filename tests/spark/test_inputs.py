@@ -222,6 +222,23 @@ def test_the_cast_that_is_named_mends(spark, engine):
     check_sources(engine, {"hits": eval(f"wrong{call[0]}"), "users": in_spark(spark, USERS)})
 
 
+@pytest.mark.parametrize(
+    ("value", "declared", "remedy"),
+    [
+        ("X'00'", pl.Int64(), "declare it as Binary"),
+        ("date'2026-01-01'", pl.Int64(), "declare it as Date"),
+        ("array(1)", pl.Struct({"a": pl.Int64}), "declare it as List(Int32)"),
+        ("interval '1-2' year to month", pl.Duration("us"), "cast it to a number of months"),
+        ("make_interval(1, 2)", pl.Int64(), "cast it to a string or drop it"),
+    ],
+)
+def test_a_cast_that_spark_does_not_have_is_not_named(spark, value, declared, remedy):
+    engine = ec.Engine()
+    engine.view("all", engine.source("rows", {"x": declared}))
+    message = refusal_of(engine, {"rows": spark.sql(f"select {value} as x")})
+    assert message.endswith(f" in Spark; Spark has no cast from one to the other: {remedy}")
+
+
 def test_a_value_that_does_not_fit_names_its_source(spark, engine):
     given = {"hits": spark.sql("select 'a' as ip, -1L as bytes"), "users": in_spark(spark, USERS)}
     check_sources(engine, given)
