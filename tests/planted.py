@@ -228,7 +228,7 @@ PLANTS = (
         "pl.Series(values < 0), None) if (values < 0)",
     ),
     Plant("core/group/heads.py", "(mine < theirs)", "(mine > theirs)"),
-    Plant("core/group/group_by.py", "(now.epoch > 0)", "(now.epoch > 1)"),
+    Plant("core/group/group_by.py", "is_first=now.epoch == 0", "is_first=now.epoch <= 1"),
     Plant(
         "core/group/group_by.py", "expired is None or not len(expired)", "expired is None or len(expired) < 2"
     ),
