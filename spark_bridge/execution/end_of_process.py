@@ -9,11 +9,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Protocol
 from weakref import WeakSet
 
 from evercurrent.core.data.errors import first_line
+from evercurrent.views.concurrency.turns import Guard
 
 LOG = logging.getLogger("evercurrent")
 
@@ -38,22 +39,23 @@ class EndOfProcess:
 
     def __init__(self) -> None:
         self._running: WeakSet[Running] = WeakSet()
-        self._lock = Lock()
+        self._guard = Guard()
         self._is_ending, self._are_stopped = Event(), Event()
         self._process: int | None = None
 
     def add(self, query: Running) -> None:
         """Have a query stopped at the end of the process."""
-        with self._lock:
-            self._running.add(query)
+        with self._guard.lock:
             if self._process != os.getpid():
                 self._process = os.getpid()
+                self._running.clear()  # Those of the process that has forked this one are its own.
                 Thread(target=self._stop_all, daemon=True, name="evercurrent-exit").start()
                 atexit.register(self.end, self._process)
+            self._running.add(query)
 
     def discard(self, query: Running) -> None:
         """Note that a query has ended."""
-        with self._lock:
+        with self._guard.lock:
             self._running.discard(query)
 
     def end(self, process: int, seconds: float = EXIT_SECONDS) -> None:

@@ -70,6 +70,16 @@ def test_the_end_does_not_wait_for_ever_nor_for_nothing_nor_in_a_child() -> None
     idle.end(os.getpid(), seconds=60)
 
 
+def test_a_child_stops_its_own_queries_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    end, of_parent, own = EndOfProcess(), Query(), Query()
+    end.add(of_parent)
+    child = os.getpid() + 1
+    monkeypatch.setattr("os.getpid", lambda: child)
+    end.add(own)
+    end.end(child, seconds=60)
+    assert (of_parent.is_stopped, own.is_stopped) == (False, True)
+
+
 PROGRAM = """
 import sys, time
 from pathlib import Path
