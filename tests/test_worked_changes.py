@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from source_modules import tree_of
+from test_identifiers import names_of_speech, vague, words_of_speech
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "contributing"
 COSTS = {
@@ -31,15 +34,16 @@ TOGETHER = (tuple(name for name in COSTS if name != "aggregate-with-state"), ("a
 QUICK = (
     "ruff check .",
     "ruff format --check .",
-    "pytest -q -p no:cacheprovider tests/test_identifiers.py tests/test_architecture_pages.py tests/identity/test_tags.py"
+    "pytest -q -p no:cacheprovider tests/test_architecture_pages.py tests/identity/test_tags.py"
     " tests/test_users_types.py::test_the_program_uses_every_public_name tests/test_site.py::test_each_public_name_has_an_example"
-    " tests/test_site.py::test_each_public_name_is_in_the_reference tests/views/test_expressions.py",
+    " tests/test_site.py::test_each_public_name_is_in_the_reference tests/views/test_expressions.py::test_bitwise_xor",
 )
 LONG = (
     *QUICK,
     "mypy",
-    "pytest -q -p no:cacheprovider tests/test_layers.py tests/test_package.py tests/test_site.py tests/test_users_types.py"
-    " tests/store/test_store_contract.py tests/views/test_files.py tests/laws/test_incremental_equals_recomputed.py"
+    "pytest -q -p no:cacheprovider tests/test_identifiers.py tests/test_layers.py tests/test_package.py tests/test_site.py"
+    " tests/test_users_types.py tests/views/test_expressions.py tests/store/test_store_contract.py tests/views/test_files.py"
+    " tests/laws/test_incremental_equals_recomputed.py"
     " tests/laws/test_prove.py tests/laws/test_lineage.py tests/laws/test_eventtime_simulated.py",
 )
 CHECKS = LONG if environ.get(PROFILE) == "long" else QUICK
@@ -48,6 +52,11 @@ CHECKS = LONG if environ.get(PROFILE) == "long" else QUICK
 
 def diff_of(name: str) -> str:
     return "".join(re.findall(r"(?ms)^```diff\n(.*?)^```$", (PAGES / f"{name}.md").read_text("utf-8")))
+
+
+def files_of(*names: str) -> set[str]:
+    """The modules of Python that these changes touch."""
+    return {file for name in names for file in re.findall(r"(?m)^\+\+\+ b/(.*\.py)$", diff_of(name))}
 
 
 def test_every_page_has_its_cost_and_is_named_in_contributing() -> None:
@@ -85,10 +94,15 @@ def test_a_change_passes_the_checks(names: tuple[str, ...], tmp_path: Path) -> N
     if git is None:
         pytest.skip("git is not installed")
     tree = tmp_path / "tree"
-    leave_out = shutil.ignore_patterns(".*", "site", "build", "dist", "*.egg-info", "__pycache__")
+    leave_out = shutil.ignore_patterns(".*", "site", "build", "dist", "*.egg-info")
     shutil.copytree(ROOT, tree, symlinks=True, ignore=leave_out)
     for name in names:
         subprocess.run([git, "apply", "-C1", "-"], input=diff_of(name), cwd=tree, text=True, check=True)
+    for file in files_of(*names):
+        text = (tree / file).read_text("utf-8")
+        named = (*names_of_speech(tree_of(text)), *words_of_speech(text))
+        vague_names = [] if file.startswith("tests/") else vague(tree_of(text))
+        assert [*named, *vague_names] == [], file
     environment = {**environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", PROFILE: "quick"}
     for check in CHECKS:
         ran = subprocess.run(

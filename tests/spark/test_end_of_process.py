@@ -89,7 +89,7 @@ from evercurrent import spark_bridge
 def work(rows):
     if len(rows):
         print("in a micro-batch", flush=True)
-    end = time.monotonic() + 2
+    end = time.monotonic() + 1
     while time.monotonic() < end:
         _ = pl.DataFrame({"k": range(100)}).group_by("k").len().sort("k")
     return rows
