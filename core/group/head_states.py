@@ -8,7 +8,7 @@ import polars as pl
 from ..columns.kernels import Index, Keys, series_of
 from ..columns.whole_columns import AnyColumn
 from ..data.schema import DIFF
-from ..state.lookup import KeyRows, first_rows, first_rows_change
+from ..state.lookup import KeyRows, first_rows, first_rows_after
 from ..state.spine import Spine
 from .accumulators import LENGTH, Sums
 from .aggregate_contract import Change, FirstRows
@@ -117,7 +117,7 @@ class HeadState(ReadAggregateState):
         chosen = np.flatnonzero(retracted.has & ~(first.has & is_before(first, retracted)))
         if not len(chosen):
             return first
-        _, after = first_rows_change(self._spine, keys.take(chosen), 1)
+        after = first_rows_after(self._spine, keys.take(chosen), 1)
         return first.replaced(chosen, first_of(self.order.words(after.payload), after.owners, len(chosen)))
 
     def _values(self, rows: KeyRows, height: int) -> pl.Series:

@@ -35,7 +35,7 @@ class KeyRows:
 
 def all_rows(spine: Spine, keys: Keys) -> KeyRows:
     """Return all rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
-    return _all(spine, keys, None)[0]
+    return _all(spine, keys, None, (DIFF,))[0]
 
 
 def first_rows(spine: Spine, keys: Keys, count: int) -> KeyRows:
@@ -44,7 +44,7 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> KeyRows:
     Of every run only the leading entries of a key are read, and more of them (four times as many) only while
     retractions leave too few: cost follows ``count`` and the retractions at the head, not the group.
     """
-    return _first(spine, keys, count, None)[0]
+    return _first(spine, keys, count, None, (DIFF,))[0]
 
 
 def rows_change(
@@ -55,37 +55,37 @@ def rows_change(
     ``change`` takes the place of what the epoch has staged.
     """
     delta = spine.delta if change is None else change
-    before, after = _all(spine, keys, delta) if count is None else _first(spine, keys, count, delta)
+    moments = (BEFORE, DIFF)
+    if count is None:
+        before, after = _all(spine, keys, delta, moments)
+    else:
+        before, after = _first(spine, keys, count, delta, moments)
     return before, after
 
 
-def first_rows_change(spine: Spine, keys: Keys, count: int) -> tuple[KeyRows, KeyRows]:
-    """Return the same as ``rows_change`` for a few keys: rows that wait are looked at, and not sorted."""
+def first_rows_after(spine: Spine, keys: Keys, count: int) -> KeyRows:
+    """Return the second of ``rows_change`` for a few keys: rows that wait are looked at, and not sorted."""
     near = spine.near(keys)
-    before, after = rows_change(near, keys, count)
+    (after,) = _first(near, keys, count, near.delta, (DIFF,))
     spine.count_reads(near)
-    return before, after
+    return after
 
 
-def _moments(delta: Run | None) -> tuple[str, ...]:
-    return (DIFF,) if delta is None else (BEFORE, DIFF)
-
-
-def _all(spine: Spine, keys: Keys, delta: Run | None) -> list[KeyRows]:
-    read = _read(spine, delta, keys, np.arange(len(keys)), None)
+def _all(spine: Spine, keys: Keys, delta: Run | None, moments: Sequence[str]) -> list[KeyRows]:
+    read = _read(spine, delta, keys, np.arange(len(keys)), None, moments)
     at_moments = []
-    for moment in _moments(delta):
+    for moment in moments:
         diffs = _column(read, moment)
         at_moments.append(_select(read, np.flatnonzero(diffs > 0), diffs))
     return at_moments
 
 
-def _first(spine: Spine, keys: Keys, count: int, delta: Run | None) -> list[KeyRows]:
+def _first(spine: Spine, keys: Keys, count: int, delta: Run | None, moments: Sequence[str]) -> list[KeyRows]:
     pending, take = np.arange(len(keys)), count + 1
     parts: list[list[KeyRows]] = []
     while len(pending) or not parts:
-        read = _read(spine, delta, keys, pending, take)
-        rows, pending = _settle(read, _moments(delta), pending, len(keys), count)
+        read = _read(spine, delta, keys, pending, take, moments)
+        rows, pending = _settle(read, moments, pending, len(keys), count)
         if take > count + 1:
             # Rows that are read later were hidden behind rows that are retracted.
             spine.waste(len(read))
@@ -103,7 +103,9 @@ def _together(layout: Layout, parts: Sequence[KeyRows]) -> KeyRows:
     return KeyRows(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
 
 
-def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None) -> Run:
+def _read(
+    spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None, moments: Sequence[str]
+) -> Run:
     """Return the entries of the chosen keys as one run whose key is the position of the key."""
     chosen_keys = keys if len(chosen) == len(keys) else keys.take(chosen)
     owners, payloads, entries, diffs, before, cuts, later = [], [], [], [], [], [], []
@@ -117,7 +119,8 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
         payloads.append(gather(run.payload, positions))
         entries.append((run, positions))
         diffs.append(run.sums[DIFF][positions])
-        before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
+        if BEFORE in moments:
+            before.append(np.zeros_like(diffs[-1]) if run is delta else diffs[-1])
         if take is None:
             continue
         cut = np.zeros(len(positions), np.int64)
@@ -131,17 +134,18 @@ def _read(spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int 
     numbered = Keys(np.concatenate(owners).astype(np.uint64))
     sums = {DIFF: np.concatenate(diffs)}
     sums |= {} if take is None else {CUT: np.concatenate(cuts)}
-    if delta is not None:
+    if before:
         sums |= {BEFORE: np.concatenate(before)}
-        sums |= {} if take is None else {CUT_AFTER: np.concatenate(later)}
+    if delta is not None and take is not None:
+        sums |= {CUT_AFTER: np.concatenate(later)}
     payload = stack(payloads)
     return make_run(spine.layout, numbered, payload, sums, words_of_parts(payload, entries))
 
 
 def _settle(
-    read: Run, moments: tuple[str, ...], pending: Index, size: int, count: int
+    read: Run, moments: Sequence[str], pending: Index, size: int, count: int
 ) -> tuple[list[KeyRows], Index]:
-    """Return the rows that are final, before and after the epoch, and the keys that have to be read further.
+    """Return the rows that are final at each moment, and the keys that have to be read further.
 
     A row is final if it is not behind an entry at which a run was cut: that run may hold entries
     that come before it, or that cancel it.

@@ -113,7 +113,7 @@ def test_a_checkpoint_without_first_rows_goes_on(workers: int, goes_on_from: int
 
 def test_rows_are_read_only_where_the_first_one_may_be_gone() -> None:
     read: list[int] = []
-    original = head_states.first_rows_change
+    original = head_states.first_rows_after
 
     def counting(spine: Any, keys: Any, count: Any) -> Any:
         read.append(len(keys))
@@ -122,7 +122,7 @@ def test_rows_are_read_only_where_the_first_one_may_be_gone() -> None:
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64}, kind="diffs")
     view = engine.view("v", rows.group_by("k").agg(most=X.max()))
-    with patch.object(head_states, "first_rows_change", counting):
+    with patch.object(head_states, "first_rows_after", counting):
         engine.push("rows", {"k": [1, 1, 2, 2], "x": [1, 2, 3, 4]})
         engine.push("rows", {"k": [1, 2], "x": [1, 9], "_diff": [-1, 1]})
         assert read == []
