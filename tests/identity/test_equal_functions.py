@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import product
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -206,13 +207,15 @@ def test_any_of_them_can_be_dropped(pipeline: str, dropped: str, kind: str, tmp_
 
 
 ORDERS = [("v1", "v2"), ("v2", "v1"), ("v2",), ("v2", "v1", "v0"), ("v1", "v0", "v2")]
+REOPENED = list(product(SOME, ORDERS))
+"""In the quick profile an engine opens every second one, and buckets go on with the others."""
 
 
-@pipelines
-@pytest.mark.parametrize("names", ORDERS, ids=" ".join)
+@pytest.mark.parametrize(("pipeline", "names"), some_of(REOPENED, REOPENED[::2]))
 def test_a_program_is_opened_without_some_or_in_another_order(
-    make: Make, names: tuple[str, ...], tmp_path: Path
+    pipeline: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:
+    make = PIPELINES[pipeline]
     with declared(make, tuple(NUMBERS), ec.Engine(checkpoint=tmp_path)) as engine:
         for number in range(2):
             engine.push("rows", batch(number))
@@ -223,7 +226,13 @@ def test_a_program_is_opened_without_some_or_in_another_order(
             require_equal(make, engine, names, batches)
 
 
-@pytest.mark.parametrize(("pipeline", "names", "is_running"), pairs_of(SOME, ORDERS, [False, True]))
+@pytest.mark.parametrize(
+    ("pipeline", "names", "is_running"),
+    some_of(
+        ((*each, is_running) for each in REOPENED for is_running in (False, True)),
+        ((*each, number % 2 == 0) for number, each in enumerate(REOPENED[1::2])),
+    ),
+)
 def test_a_query_in_buckets_goes_on_without_some(
     pipeline: str, names: tuple[str, ...], is_running: bool, tmp_path: Path
 ) -> None:
@@ -458,8 +467,9 @@ def test_nodes_after_equal_ones_have_names_that_do_not_depend_on_these(make: Mak
         assert set(state_ids(compiled_of(declared(make, (name,), ec.Engine())))) <= together
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "workers"), some_of(product(range(12), (1, 2)), ((seed, 1 + seed % 2) for seed in range(12)))
+)
 def test_views_come_and_go_and_the_program_starts_again(seed: int, workers: int, tmp_path: Path) -> None:
     """Random drops, new views, restarts in any order: each view is as in an engine that has it alone."""
     chosen = random.Random(seed)
