@@ -126,10 +126,14 @@ def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
 def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Return a column as another type, null where it has no such value.
 
-    polars casts numbers inside of lists to no categories, not even nulls among them, but by way of texts.
+    polars casts numbers inside of lists to no categories, not even nulls among them, but by way of texts; and lists not at
+    all to lists of nulls, which hold no values that could be many.
     """
     try:
-        return column.cast(dtype, strict=False)
+        converted = column.cast(dtype, strict=False)
+        if converted.dtype == dtype or not dtype.is_nested():
+            return converted
+        return pl.Series(column.name, column.to_physical().to_list(), dtype, strict=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         if (texts := with_leaves(dtype, _text_for_category)) == dtype:
             raise

@@ -279,6 +279,15 @@ def test_values_of_python_are_taken_as_they_are_or_refused(
     found = view.read().sort("n").get_column("x").to_list()
     if declared.is_float() and any(isinstance(each, float) for each in given_values):
         return  # The nearest number: Python has one type of floats only.
+    if declared.is_float() and any(isinstance(each, Decimal) for each in given_values):
+        shortest = np.float32 if declared == pl.Float32 else float
+        found = [each if each is None else Decimal(str(shortest(each))) for each in found]
+    if isinstance(
+        declared, pl.Decimal
+    ):  # A float is the decimal that Python prints for it, and a text is read.
+        given_values = [
+            Decimal(str(each)) if isinstance(each, float | str) else each for each in given_values
+        ]
     assert [as_meant(each) for each in found] == [as_meant(each) for each in given_values] or all(
         a is b or same_moment(a, b) for a, b in zip(found, given_values, strict=True)
     )
@@ -310,3 +319,32 @@ def test_a_list_of_rows_loses_nothing(kind: str) -> None:
     value = {"numbers": Decimal("1.25"), "times": datetime(2020, 1, 1, 0, 0, 0, 5)}[kind]
     with pytest.raises(ec.InputError, match=r"column 'x' holds .* \(in row 1\)"):
         engine.push("s", [{"x": None}, {"x": value}])
+
+
+@pytest.mark.parametrize("dtype", [pl.Float64(), pl.Struct({"f": pl.Float32})], ids=str)
+def test_a_decimal_is_the_float_that_is_printed_as_it_or_it_is_refused(dtype: pl.DataType) -> None:
+    def rows(value: str) -> list[dict[str, Any]]:
+        return [{"x": Decimal(value) if dtype.is_float() else {"f": Decimal(value)}}]
+
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"x": dtype}))
+    engine.push("s", rows("0.2"))
+    for value in ("0.12345678901234567891", "1e400"):
+        with pytest.raises(ec.InputError, match=r"column 'x' holds .* which floats round to .* \(in row 0\)"):
+            engine.push("s", rows(value))
+    assert view.read().height == 1
+
+
+@pytest.mark.parametrize("dtype", [pl.List(pl.Null), pl.Struct({"f": pl.List(pl.Null)})], ids=str)
+def test_lists_of_nulls_only_are_lists_of_nulls(dtype: pl.DataType) -> None:
+    def frame(value: int | None) -> pl.DataFrame:
+        values = [[None, value], None, []]
+        column = pl.Series("f", values, pl.List(pl.Int64))
+        return pl.DataFrame({"x": column if isinstance(dtype, pl.List) else column.to_frame().to_struct("x")})
+
+    engine = ec.Engine()
+    view = engine.view("v", engine.source("s", {"x": dtype}))
+    engine.push("s", frame(None))
+    with pytest.raises(ec.InputError, match="column 'x' is .* in row 0"):
+        engine.push("s", frame(1))
+    assert view.read().height == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -244,7 +245,8 @@ def _readable(where: str, name: str, values: Any) -> Any:
 def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
     """Return Python values as a column of the declared type.
 
-    A float of Python becomes the nearest ``Float32``, as Python has only one type of floats.
+    A float of Python becomes the nearest ``Float32``, as Python has only one type of floats. A decimal becomes the float
+    that Python prints as this decimal.
 
     Raises:
         InputError: a value is of another kind, or would be changed; names it and its row.
@@ -256,7 +258,7 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             what = misfit_of_decimal(values[bad], dtype)
             raise InputError(f"{where}: column {name!r} holds {what} (in row {bad})")
         values = decimals
-    elif _is_looked_at(dtype):
+    elif _is_looked_at(dtype) or (dtype.is_float() and Decimal in set(map(type, values))):
         for row, value in enumerate(values):
             if (what := next(_misfits(value, dtype), None)) is not None:
                 raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
@@ -360,7 +362,7 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             for name, each in value.items():
                 if name not in types:
                     yield f"a field {name!r}, which is not declared; there are {listed(types)}: leave it out"
-                elif _is_looked_at(types[name]):
+                elif _is_looked_at(types[name]) or isinstance(each, Decimal):
                     yield from _misfits(each, types[name])
         case _, pl.Null() if value is not None:
             yield f"{value!r}, and its type is Null, which has no values: declare another one"
@@ -383,6 +385,10 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"{value}, which milliseconds cannot hold; round it, or declare pl.Duration('us')"
         case datetime(), pl.Date() if value.time() != time():
             yield f"{value}, which is more than a date; use .date(), or declare pl.Datetime('us')"
+        case Decimal(), (pl.Float32() | pl.Float64()) if value.is_finite() and value != Decimal(
+            repr(float(value))
+        ):
+            yield f"{value}, which floats round to {float(value)!r}; give float(...) of it, or declare pl.Decimal"
         case _, pl.Decimal() if value is not None and (misfit := misfit_of_decimal(value, dtype)):
             yield misfit
         case _:
