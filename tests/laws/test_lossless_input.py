@@ -345,6 +345,6 @@ def test_lists_of_nulls_only_are_lists_of_nulls(dtype: pl.DataType) -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", {"x": dtype}))
     engine.push("s", frame(None))
-    with pytest.raises(ec.InputError, match="column 'x' is .* in row 0"):
+    with pytest.raises(ec.InputError, match=r"column 'x' is .* in row 0"):
         engine.push("s", frame(1))
     assert view.read().height == 3
