@@ -9,8 +9,7 @@ READY := $(VENV)/.ready
 RUN_LOCK := requirements-run.lock
 LOCK := requirements.lock
 DOCS_LOCK := requirements-docs.lock
-# Tests wait now and then, for Java, processes and clocks: one process more than the two processors of CI.
-WORKERS ?= 3
+WORKERS ?= 2
 APP ?= retail
 # The seed of a run: make test-long SEED=... repeats it.
 SEED := $(shell date +%s)
