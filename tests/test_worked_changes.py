@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from source_modules import tree_of
-from test_identifiers import names_of_speech, vague, words_of_speech
+from test_identifiers import names_of_speech, shown, vague, words_of_speech
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "contributing"
@@ -100,9 +100,8 @@ def test_a_change_passes_the_checks(names: tuple[str, ...], tmp_path: Path) -> N
         subprocess.run([git, "apply", "-C1", "-"], input=diff_of(name), cwd=tree, text=True, check=True)
     for file in files_of(*names):
         text = (tree / file).read_text("utf-8")
-        named = (*names_of_speech(tree_of(text)), *words_of_speech(text))
         vague_names = [] if file.startswith("tests/") else vague(tree_of(text))
-        assert [*named, *vague_names] == [], file
+        assert shown(file, [*names_of_speech(tree_of(text)), *words_of_speech(text), *vague_names]) == []
     environment = {**environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", PROFILE: "quick"}
     for check in CHECKS:
         ran = subprocess.run(

@@ -126,12 +126,12 @@ def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series | None:
 def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Return a column as another type, null where it has no such value.
 
-    polars casts numbers inside of lists to no categories, not even nulls among them, but by way of texts; and lists not at
-    all to lists of nulls, which hold no values that could be many.
+    polars casts numbers inside of lists to no categories, not even nulls among them, but by way of texts. Cast to lists of
+    nulls, a list keeps its type: it is made anew, row by row, as such lists hold nothing.
     """
     try:
         converted = column.cast(dtype, strict=False)
-        if converted.dtype == dtype or not dtype.is_nested():
+        if converted.dtype == dtype or with_leaves(dtype, _flag_for_null) == dtype:
             return converted
         return pl.Series(column.name, column.to_physical().to_list(), dtype, strict=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -142,6 +142,10 @@ def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def _text_for_category(dtype: pl.DataType) -> pl.DataType:
     return pl.String() if isinstance(dtype, pl.Categorical | pl.Enum) else dtype
+
+
+def _flag_for_null(dtype: pl.DataType) -> pl.DataType:
+    return pl.Boolean() if isinstance(dtype, pl.Null) else dtype
 
 
 def _agree(column: pl.Series, converted: pl.Series) -> bool:

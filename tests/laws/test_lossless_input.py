@@ -282,9 +282,8 @@ def test_values_of_python_are_taken_as_they_are_or_refused(
     if declared.is_float() and any(isinstance(each, Decimal) for each in given_values):
         shortest = np.float32 if declared == pl.Float32 else float
         found = [each if each is None else Decimal(str(shortest(each))) for each in found]
-    if isinstance(
-        declared, pl.Decimal
-    ):  # A float is the decimal that Python prints for it, and a text is read.
+    # A float is the decimal that Python prints for it, and a text is read as one.
+    if isinstance(declared, pl.Decimal):
         given_values = [
             Decimal(str(each)) if isinstance(each, float | str) else each for each in given_values
         ]
@@ -321,10 +320,24 @@ def test_a_list_of_rows_loses_nothing(kind: str) -> None:
         engine.push("s", [{"x": None}, {"x": value}])
 
 
-@pytest.mark.parametrize("dtype", [pl.Float64(), pl.Struct({"f": pl.Float32})], ids=str)
-def test_a_decimal_is_the_float_that_is_printed_as_it_or_it_is_refused(dtype: pl.DataType) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "with_it"),
+    [
+        (pl.Float64(), lambda value: value),
+        (pl.Struct({"f": pl.Float32}), lambda value: {"f": value}),
+        (pl.List(pl.Float64), lambda value: [0.5, None, value]),
+        (pl.Array(pl.Float32, 2), lambda value: [value, 0.5]),
+        (pl.List(pl.List(pl.Float64)), lambda value: [None, [], [value]]),
+        (pl.Struct({"f": pl.List(pl.Float64)}), lambda value: {"f": [value]}),
+        (pl.List(pl.Struct({"f": pl.Float64})), lambda value: [None, {"f": value}]),
+    ],
+    ids=lambda each: str(each) if isinstance(each, pl.DataType) else "",
+)
+def test_a_decimal_is_the_float_that_is_printed_as_it_or_it_is_refused(
+    dtype: pl.DataType, with_it: Callable[[Decimal], Any]
+) -> None:
     def rows(value: str) -> list[dict[str, Any]]:
-        return [{"x": Decimal(value) if dtype.is_float() else {"f": Decimal(value)}}]
+        return [{"x": with_it(Decimal(value))}]
 
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", {"x": dtype}))

@@ -258,7 +258,7 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             what = misfit_of_decimal(values[bad], dtype)
             raise InputError(f"{where}: column {name!r} holds {what} (in row {bad})")
         values = decimals
-    elif _is_looked_at(dtype) or (dtype.is_float() and Decimal in set(map(type, values))):
+    elif _is_looked_at(dtype) or _has_decimals_for_floats(values, dtype):
         for row, value in enumerate(values):
             if (what := next(_misfits(value, dtype), None)) is not None:
                 raise InputError(f"{where}: column {name!r} holds {what} (in row {row})")
@@ -343,6 +343,15 @@ def _is_looked_at(dtype: pl.DataType) -> bool:
     return isinstance(dtype, LOOKED_AT)
 
 
+def _has_decimals_for_floats(values: Any, dtype: pl.DataType) -> bool:
+    """Return whether decimals are among the values of a type of floats, or of lists of these: polars rounds them silently."""
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = as_type(dtype.inner)
+        lists = (each for each in values if isinstance(each, list | tuple))
+        return any(_has_decimals_for_floats(each, inner) for each in lists)
+    return dtype.is_float() and Decimal in set(map(type, values))
+
+
 def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
     """Yield the parts of a value that polars would change, with the remedy."""
     match value, dtype:
@@ -354,7 +363,7 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"{value}, {lost}"
         case list() | tuple(), pl.List() | pl.Array():
             inner = as_type(dtype.inner)
-            if _is_looked_at(inner):
+            if _is_looked_at(inner) or _has_decimals_for_floats(value, inner):
                 for each in value:
                     yield from _misfits(each, inner)
         case Mapping(), pl.Struct():
@@ -362,7 +371,7 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             for name, each in value.items():
                 if name not in types:
                     yield f"a field {name!r}, which is not declared; there are {listed(types)}: leave it out"
-                elif _is_looked_at(types[name]) or isinstance(each, Decimal):
+                elif _is_looked_at(types[name]) or _has_decimals_for_floats([each], types[name]):
                     yield from _misfits(each, types[name])
         case _, pl.Null() if value is not None:
             yield f"{value!r}, and its type is Null, which has no values: declare another one"
