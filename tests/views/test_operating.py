@@ -1,11 +1,13 @@
 """Operating an engine: figures, events for logs and traces, views followed by tasks, and slow subscribers."""
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -498,6 +500,7 @@ def test_a_follower_ends_when_its_subscription_is_closed() -> None:
 def test_the_end_of_a_program_waits_for_what_is_in_a_queue(end: str) -> None:
     program = f"""
 import time
+import weakref
 import polars as pl
 import evercurrent as ec
 
@@ -541,3 +544,31 @@ def test_a_queued_callback_may_close_the_engine() -> None:
     engine.push("sales", row())
     assert subscription.join(60)
     assert subscription.error is None
+
+
+def test_an_engine_that_is_dropped_unclosed_is_freed_and_what_waits_for_its_slow_subscriber_is_delivered() -> (
+    None
+):
+    engine, view = shop()
+    slow = Slow()
+    thread = queued(view, slow, queue=10)._deliveries.thread
+    for _ in range(3):
+        engine.push("sales", row())
+    dropped = weakref.ref(engine)
+    del engine, view
+    gc.collect()
+    assert dropped() is None
+    slow.may.set()
+    thread.join(60)
+    assert (slow.got, thread.is_alive()) == ([1, 2, 3], False)
+
+
+def test_the_thread_of_a_slow_subscriber_ends_with_the_checkpoint(tmp_path: Path) -> None:
+    engine, view = shop(checkpoint=tmp_path / "c")
+    slow = Slow()
+    thread = queued(view, slow, queue=10)._deliveries.thread
+    engine.push("sales", row())
+    slow.may.set()
+    engine.close()
+    thread.join(60)
+    assert (slow.got, thread.is_alive()) == ([1], False)

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from queue import SimpleQueue
 from typing import Literal, get_args
 
 import polars as pl
@@ -24,6 +25,107 @@ SLICE = 0.1
 """Seconds between two checks whether the subscriber that a full queue waits for waits itself for the turn."""
 
 
+class Deliveries:
+    """The deltas that wait for a slow callback, and the thread that delivers them.
+
+    The thread holds this object and nothing of the engine, so that an engine that is dropped without being closed is freed.
+    Its subscription ends then, what waits is delivered, and the thread ends.
+    """
+
+    def __init__(self, view: str, callback: Callback) -> None:
+        self.view = view
+        self.frames: deque[pl.DataFrame] = deque()
+        """Those in the queue."""
+        self.changed = threading.Condition()
+        self.error: BaseException | None = None
+        """The error that has ended them."""
+        self._callback = callback
+        self._is_working = False
+        self._has_ended = False
+        # Of a queue of this kind, and of no lock, a finalizer may make use, which runs at any place of any thread.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self.thread = threading.Thread(
+            target=self._work, name=f"evercurrent subscriber of {view}", daemon=True
+        )
+        self.thread.start()
+        _deliveries.add(self)
+
+    @property
+    def undelivered(self) -> int:
+        """How many deltas are in the queue or with the callback."""
+        return len(self.frames) + self._is_working
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add a delta; ``changed`` is held, so that the thread that is woken sees it."""
+        self._wakes.put(None)
+        self.frames.append(frame)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until all deltas so far are delivered; return False if they are not after ``timeout`` seconds."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.error is not None or not self.undelivered, timeout)
+
+    def drain(self, seconds: float) -> None:
+        """Wait until all deltas so far are delivered, or so many seconds are over: what is lost then is a warning."""
+        if threading.current_thread() is self.thread or not self.thread.is_alive():
+            return  # The callback closes the engine; or the thread is in the process of which this one is a fork.
+        if not self.join(seconds):
+            LOG.warning(
+                "a subscriber of view %r has not taken %s in %.0f seconds: the end does not wait for it",
+                self.view, counted(self.undelivered, "delta"), seconds,
+                extra={"event": "subscriber", "view": self.view, "deltas": self.undelivered},
+            )  # fmt: skip
+
+    def end(self) -> None:
+        """Let the thread end when what waits is delivered; nothing is added any more."""
+        self._has_ended = True
+        self._wakes.put(None)
+
+    def discard(self) -> None:
+        """Drop what waits, and let the thread end after the delivery under way."""
+        with self.changed:
+            self.frames.clear()
+            self.end()
+            self.changed.notify_all()
+
+    def _work(self) -> None:
+        has_ended = False
+        while not has_ended:
+            self._wakes.get()
+            has_ended = self._has_ended
+            while (frame := self._next()) is not None:
+                try:
+                    require_no_coroutine(self._callback, self._callback(frame))
+                except BaseException as error:
+                    LOG.error(
+                        "a subscriber of view %r raised %r", self.view, error, extra={"event": "subscriber"}
+                    )
+                    self._delivered(error)
+                    return
+                self._delivered()
+
+    def _next(self) -> pl.DataFrame | None:
+        with self.changed:
+            if not self.frames:
+                return None
+            self._is_working = True
+            self.changed.notify_all()
+            return self.frames.popleft()
+
+    def _delivered(self, error: BaseException | None = None) -> None:
+        with self.changed:
+            self._is_working = False
+            if error is not None:
+                self.error = error
+                self.frames.clear()
+            self.changed.notify_all()
+
+
+_deliveries: weakref.WeakSet[Deliveries] = weakref.WeakSet()
+
+drain_at_exit(_deliveries)
+
+
 class QueuedSubscription(Subscription):
     """A subscription whose callback runs in a thread of its own, behind a queue of at most so many deltas.
 
@@ -37,22 +139,20 @@ class QueuedSubscription(Subscription):
     ) -> None:
         super().__init__(view, self.put, delivered)
         self.dropped: int = 0
-        self.error: BaseException | None = None
+        self._turn, self._size, self._on_full = turn, size, on_full
+        self._deliveries = Deliveries(view.name, callback)
+        self.on_end = self._deliveries.end
+        weakref.finalize(self, self._deliveries.end).atexit = False  # The thread is drained there.
+
+    @property
+    def error(self) -> BaseException | None:
         """The error that has ended the subscription."""
-        self._slow, self._turn, self._size, self._on_full = callback, turn, size, on_full
-        self._waiting: deque[pl.DataFrame] = deque()
-        self._changed = threading.Condition()
-        self._is_working = False
-        self._thread = threading.Thread(
-            target=self._work, name=f"evercurrent subscriber of {view.name}", daemon=True
-        )
-        self._thread.start()
-        _subscriptions.add(self)
+        return self._deliveries.error
 
     @property
     def waiting(self) -> int:
         """How many deltas are in the queue."""
-        return len(self._waiting)
+        return len(self._deliveries.frames)
 
     def put(self, frame: pl.DataFrame) -> None:
         """Add a delta to the queue.
@@ -60,84 +160,43 @@ class QueuedSubscription(Subscription):
         Raises:
             SubscriberError: the queue is full with "fail", the callback has raised before, or it waits for this push.
         """
-        with self._changed:
-            while self.error is None and not self.is_closed and len(self._waiting) >= self._size:
+        deliveries = self._deliveries
+        with deliveries.changed:
+            while self.error is None and not self.is_closed and self.waiting >= self._size:
                 if self._on_full == "drop":
                     self.dropped += 1
                     return
                 if self._on_full == "fail":
-                    self.is_closed = True
-                    raise SubscriberError(
-                        f"its queue of {counted(self._size, 'delta')} is full, and on_full='fail'"
-                    )
-                self._changed.wait(SLICE)
-                ident = self._thread.ident
-                if len(self._waiting) >= self._size and ident is not None and self._turn.is_awaited_by(ident):
-                    self.is_closed = True
-                    raise SubscriberError(
-                        f"its queue of {counted(self._size, 'delta')} is full, and the subscriber itself waits for its turn to push; "
-                        "give a larger queue, or on_full='drop' or 'fail'"
+                    raise self._ended("and on_full='fail'")
+                deliveries.changed.wait(SLICE)
+                ident = deliveries.thread.ident
+                if self.waiting >= self._size and ident is not None and self._turn.is_awaited_by(ident):
+                    raise self._ended(
+                        "and the subscriber itself waits for its turn to push; give a larger queue, or on_full='drop' or 'fail'"
                     )
             if self.error is not None:
                 self.is_closed = True
                 raise SubscriberError(f"it raised {type(self.error).__name__}: {self.error}") from self.error
             if not self.is_closed:
-                self._waiting.append(frame)
-                self._changed.notify_all()
+                deliveries.add(frame)
+
+    def _ended(self, reason: str) -> SubscriberError:
+        self.is_closed = True
+        self._deliveries.end()
+        return SubscriberError(f"its queue of {counted(self._size, 'delta')} is full, {reason}")
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until all deltas so far are delivered; return False if they are not after ``timeout`` seconds."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self.error is not None or not (self._waiting or self._is_working), timeout
-            )
+        return self._deliveries.join(timeout)
 
     def drain(self, seconds: float) -> None:
         """Wait until all deltas so far are delivered, or so many seconds are over: what is lost then is a warning."""
-        if threading.current_thread() is self._thread or not self._thread.is_alive():
-            return  # The callback closes the engine; or the thread is in the process of which this one is a fork.
-        if not self.join(seconds):
-            lost = self.waiting + self._is_working
-            LOG.warning(
-                "a subscriber of view %r has not taken %s in %.0f seconds: the end does not wait for it",
-                self._view.name, counted(lost, "delta"), seconds,
-                extra={"event": "subscriber", "view": self._view.name, "deltas": lost},
-            )  # fmt: skip
+        self._deliveries.drain(seconds)
 
     def close(self) -> None:
         """End the deliveries, those in the queue included."""
         super().close()
-        with self._changed:
-            self._waiting.clear()
-            self._changed.notify_all()
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting) or self.is_closed)
-                if not self._waiting:
-                    return
-                frame, self._is_working = self._waiting.popleft(), True
-                self._changed.notify_all()
-            try:
-                require_no_coroutine(self._slow, self._slow(frame))
-            except BaseException as error:
-                LOG.error(
-                    "a subscriber of view %r raised %r", self._view.name, error, extra={"event": "subscriber"}
-                )
-                with self._changed:
-                    self.error, self._is_working = error, False
-                    self._waiting.clear()
-                    self._changed.notify_all()
-                return
-            with self._changed:
-                self._is_working = False
-                self._changed.notify_all()
-
-
-_subscriptions: weakref.WeakSet[QueuedSubscription] = weakref.WeakSet()
-
-drain_at_exit(_subscriptions)
+        self._deliveries.discard()
 
 
 def queued_of(views: Iterable[Followed]) -> list[QueuedSubscription]:
