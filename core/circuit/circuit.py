@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from ..columns.kernels import series_of
-from ..columns.key_hash import KeyHash, hashing_by, in_force
+from ..columns.key_hash import IN_FORCE, KeyHash, in_force
 from ..data.clock import Now, mark_read
 from ..data.delta import Delta
 from ..state.channels import Channel, Finding, Lookup
@@ -290,39 +290,20 @@ class Circuit:
         """
         self._links.grow(self.nodes)
         evaluated = EpochDeltas(self.empty_deltas(), {})
-        deltas, before, active = evaluated.deltas, self._active_before, set[NodeId]()
+        due, stale = self._due(now, arrived)
         self._active_before = None
-        with hashing_by(self.key_hash):
-            for place in self._visited(now, arrived, deltas, before, active):
-                node, begun = self.nodes[place], time.perf_counter()
-                if node.inputs:
-                    deltas[place] = node.operator.step(now, *[deltas[source] for source in node.inputs])
-                else:
-                    rows = arrived.get(node.name)
-                    if rows is None or not rows.height:
-                        rows = Delta.empty(node.operator.schema)
-                    deltas[place] = node.operator.step(now, rows)
-                evaluated.seconds[place] = time.perf_counter() - begun
-        self._active_before = active
+        before = IN_FORCE.set(self.key_hash)
+        try:
+            self._active_before = self._stepped(now, arrived, evaluated, due, stale)
+        finally:
+            IN_FORCE.reset(before)
         return evaluated
 
-    def _visited(
-        self,
-        now: Now,
-        arrived: Mapping[str, Delta],
-        deltas: Deltas,
-        before: Iterable[NodeId] | None,
-        active: set[NodeId],
-    ) -> Iterator[NodeId]:
-        """Yield the nodes to visit, in order; the caller steps them and adds to ``deltas``.
-
-        ``before`` are the waking nodes that had something to do in the last epoch, ``active`` becomes those of this one.
-        """
+    def _due(self, now: Now, arrived: Mapping[str, Delta]) -> tuple[set[NodeId], set[NodeId]]:
+        """Return the nodes that are visited because of rows that arrive, and those because of the last epoch."""
         links = self._links
         if now.epoch == 0 or self.visits_all:
-            active |= links.waking
-            yield from map(NodeId, range(len(self.nodes)))
-            return
+            return set(map(NodeId, range(len(self.nodes)))), set()
         due = {
             place
             for name, delta in arrived.items()
@@ -331,25 +312,49 @@ class Circuit:
         }
         # A reader may retract in this epoch what windows emitted in the last one (``PendingRows``): one visit, no more.
         # After a failure, or a start, it is unknown which they are.
-        stale = set(links.waking if before is None else before)
-        waiting = [*(due | stale | links.waking)]
+        return due, set(links.waking if self._active_before is None else self._active_before)
+
+    def _stepped(
+        self,
+        now: Now,
+        arrived: Mapping[str, Delta],
+        evaluated: EpochDeltas,
+        due: set[NodeId],
+        stale: set[NodeId],
+    ) -> set[NodeId]:
+        """Step these nodes and those that they reach, in order, and return the waking nodes that had something to do."""
+        nodes, links, deltas, active = self.nodes, self._links, evaluated.deltas, set[NodeId]()
+        waking = links.waking
+        waiting = [*(due | stale | waking)]
         heapify(waiting)
         while waiting:
             place = heappop(waiting)
             if place in deltas:
                 continue  # It was in the queue twice.
-            acts = place in due or (place in links.waking and self.nodes[place].operator.wakes_on_time(now))
+            node = nodes[place]
+            acts = place in due or (place in waking and node.operator.wakes_on_time(now))
             if not (acts or place in stale):
                 continue
-            if acts and place in links.waking:
+            if acts and place in waking:
                 active.add(place)
-            yield place
-            for other in links.reached(place, deltas[place]):
-                due.add(other)
-                heappush(waiting, other)
+            begun = time.perf_counter()
+            if node.inputs:
+                delta = node.operator.step(now, *map(deltas.__getitem__, node.inputs))
+            else:
+                rows = arrived.get(node.name)
+                delta = node.operator.step(now, rows if rows is not None and rows.height else deltas[place])
+            evaluated.seconds[place] = time.perf_counter() - begun
+            deltas[place] = delta
+            if delta.height:
+                # Few nodes have others that take only some of their rows.
+                reached = links.reached(place, delta) if links.chosen[place] else links.behind[place]
+                for other in reached:
+                    due.add(other)
+                    heappush(waiting, other)
             for other in links.readers[place]:
                 (due if acts else stale).add(other)
                 heappush(waiting, other)
+        return active
 
     def visits(self, due: Iterable[NodeId], deltas: Deltas, within: Container[NodeId]) -> Iterator[NodeId]:
         """Yield nodes that have something to do, in order, and those among ``within`` that this reaches.

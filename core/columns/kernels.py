@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from .key_hash import hashed
+from .key_hash import IN_FORCE
 from .nulls import nulls_in
 from .value_words import NULL_WORD, SPREAD
 from .value_words import Index as Index
@@ -116,7 +116,7 @@ def key_words(columns: Sequence[AnyColumn], height: int, routed: int = 0) -> Key
     if not columns:
         return Keys(np.zeros(height, np.uint64))
     if not is_one_word([column.dtype for column in columns]):
-        first, second = hashed([*map(series_of, columns)], height)
+        first, second = IN_FORCE.get().words([*map(series_of, columns)], height)
         if 0 < routed < len(columns):
             low = np.uint64(64 - ROUTED_BITS)
             second = (second >> np.uint64(ROUTED_BITS)) | (

@@ -51,17 +51,13 @@ OURS = KeyHash(2, row_words)
 OF_POLARS = KeyHash(1, _words_of_polars)
 """The hash of checkpoints of format 1, which were all begun with polars 2.1."""
 
-_IN_FORCE: ContextVar[KeyHash] = ContextVar("key_hash", default=OURS)
+IN_FORCE: ContextVar[KeyHash] = ContextVar("key_hash", default=OURS)
+"""The hash that makes the words of keys, in each thread."""
 
 
 def in_force() -> KeyHash:
     """Return the hash that makes the words of keys in this thread."""
-    return _IN_FORCE.get()
-
-
-def hashed(columns: Sequence[pl.Series], height: int) -> tuple[Words, Words]:
-    """Return the two words of each row, by the hash in force."""
-    return _IN_FORCE.get().words(columns, height)
+    return IN_FORCE.get()
 
 
 class hashing_by:  # noqa: N801 - read as a function
@@ -74,11 +70,11 @@ class hashing_by:  # noqa: N801 - read as a function
 
     def __enter__(self) -> None:
         """Put the hash in force."""
-        self._before = _IN_FORCE.set(self._key_hash)
+        self._before = IN_FORCE.set(self._key_hash)
 
     def __exit__(self, *_: object) -> None:
         """Put the one before it in force again."""
-        _IN_FORCE.reset(self._before)
+        IN_FORCE.reset(self._before)
 
 
 @cache
