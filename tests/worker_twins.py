@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +37,8 @@ SHIFTS = (Shift(), Shift((3,)), Shift((2, 3, 2, 5)))
 class Nobody:
     """An audience of none."""
 
-    def changing(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def publish(self, now: Now, evaluated: EpochResult) -> None: ...
+    def publish(self, now: Now, evaluated: EpochResult, commit: Callable[[EpochResult], None]) -> None:
+        commit(evaluated)
 
     def notify(self, now: Now, evaluated: EpochResult) -> None: ...
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -82,3 +83,37 @@ class Recent(Generic[Item]):
     def __getitem__(self, place: int) -> Item:
         """See ``Stretch``."""
         return self.present[place]
+
+
+class Limited(Recent[Item], ABC):
+    """A queue that has at most so many items, with at most so large a ``size_of`` all of them together; older ones are dropped."""
+
+    def __init__(self, most: int, largest: int, size_of: Callable[[Item], int]) -> None:
+        super().__init__()
+        self._most, self._largest = most, largest
+        self._size_of = size_of
+        self._size = 0
+
+    def append(self, item: Item) -> int:
+        """Add an item at the end, drop the oldest ones beyond the limits, and return how many there are."""
+        count = super().append(item)
+        self._size += self._size_of(item)
+        while count and (count > self._most or self._size > self._largest):
+            oldest, count = self.popleft(), count - 1
+            self._size -= self._size_of(oldest)
+            self._dropped(oldest)
+        return count
+
+    def clear(self) -> None:
+        """Drop all items, without a note."""
+        super().clear()
+        self._size = 0
+
+    def go_on_as(self, other: Limited[Item]) -> None:
+        """Have the items that another queue has now, in place of its own."""
+        self._items, self._start, self._size = list(other), 0, other._size
+        self.present = Stretch(self._items, 0, len(self._items))
+
+    @abstractmethod
+    def _dropped(self, item: Item) -> None:
+        """Note that an item was dropped that is beyond the limits."""

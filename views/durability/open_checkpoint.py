@@ -137,7 +137,9 @@ class OpenCheckpoint:
             deltas={view: tuple(refs) for view, refs in deltas.items()},
             positions=metadata.positions,
             readers=metadata.readers,
-            epochs=tuple((evaluated.epoch, evaluated.instant, evaluated.watermarks) for evaluated in waiting),
+            epochs=tuple(
+                (evaluated.epoch, evaluated.now.instant, evaluated.watermarks) for evaluated in waiting
+            ),
             facts={**self.facts, "rows": metadata.rows, BORN: self.past.born, TOGETHER: True},
             # A new one for each attempt: a late record of an attempt that was given up counts as another writer's.
             writer=new_writer(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TypeVar
 
 import polars as pl
@@ -23,23 +23,6 @@ ATTEMPTS = 8
 """The number of attempts of a read that epochs may disturb, before it waits for its turn between two epochs."""
 
 
-class _Commits:
-    """A context in which states are committed. ``count`` is how often one has begun or ended: odd while there is one."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        """Count a commit that begins."""
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        """Count a commit that ends."""
-        self.count += 1
-
-
 class EpochReads(ABC):
     """The reads of an engine's epochs by any thread, which need no turn unless epochs keep disturbing them."""
 
@@ -52,7 +35,8 @@ class EpochReads(ABC):
         self._publisher = publisher
         self._compiled: Compiled | None = None
         self._is_declaring = False
-        self._counted = _Commits()
+        self._changes = 0
+        """How often a change of states has begun or ended: odd while there is one."""
 
     @abstractmethod
     def current(self) -> Compiled:
@@ -62,10 +46,6 @@ class EpochReads(ABC):
     @abstractmethod
     def _is_outdated(self) -> bool:
         """Return whether more was declared since the plan was compiled."""
-
-    def changing(self) -> AbstractContextManager[None]:
-        """See ``Audience``: ``steadily`` notices it."""
-        return self._counted
 
     def published(self) -> Published:
         """Return what is published. The first call compiles the plan, or opens the checkpoint.
@@ -102,17 +82,17 @@ class EpochReads(ABC):
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
         for _ in range(ATTEMPTS):
-            begun, compiled = self._counted.count, self.published().compiled
+            begun, compiled = self._changes, self.published().compiled
             if begun % 2 == 0 and not self._is_declaring:
                 try:
                     answer = read(compiled)
                 except Exception:
                     # What is declared meanwhile is in the plan, and in no circuit yet.
-                    is_steady = self._counted.count == begun and not self._is_declaring
+                    is_steady = self._changes == begun and not self._is_declaring
                     if is_steady and compiled is self._compiled and not self._is_outdated:
                         raise
                     continue
-                if self._counted.count == begun:
+                if self._changes == begun:
                     return answer
         with self.turn:
             return read(self.current())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -210,8 +210,11 @@ class Running(EpochReads):
         self._compiled, self._evaluator = compiled, evaluator
         try:
             if changes is None:
-                with self.changing():
+                self._changes += 1
+                try:
                     self._publish(compiled)
+                finally:
+                    self._changes += 1
                 return None
             last = self.log.now().last
             instant = 0 if last is None else Now(Epoch(last[0]), last[1]).instant
@@ -228,18 +231,16 @@ class Running(EpochReads):
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
-        now = Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant)
         self._report(evaluated)
-        self._choreography.follow_up(now, evaluated)
+        self._choreography.follow_up(evaluated.epoch.now, evaluated)
 
     def _report(self, evaluated: EpochResult) -> None:
         """Report an epoch without input to watchers."""
-        now = Now.at(Epoch(evaluated.epoch.epoch), evaluated.epoch.instant)
         assert self._compiled is not None, "there are states"
         ledger = self._compiled.ledger
         refused = ledger.entries + ledger.forgotten
         begun = Begun(self._declaring_from, refused)
-        self.events.end(begun, now, EpochInput(), evaluated.epoch, ledger)
+        self.events.end(begun, evaluated.epoch.now, EpochInput(), evaluated.epoch, ledger)
 
     @property
     def has_begun(self) -> bool:
@@ -297,7 +298,7 @@ class Running(EpochReads):
             with self.giving_way:
                 yield
         finally:
-            self._counted.count += 2
+            self._changes += 2
             self._is_declaring = False
 
     def _resumed(self, durability: Durability) -> tuple[Compiled, EpochResult | None]:
@@ -366,13 +367,18 @@ class Running(EpochReads):
 
     # The audience of epochs
 
-    def publish(self, now: Now, evaluated: EpochResult) -> None:
-        """See ``Audience``."""
-        self.epoch = now.epoch
-        if evaluated.positions:
-            self.positions = joined(self.positions, evaluated.positions)
-        compiled = None if self._evaluator is None else self._evaluator.compiled
-        self._publisher.publish_epoch(compiled, now, self.positions, evaluated)
+    def publish(self, now: Now, evaluated: EpochResult, commit: Callable[[EpochResult], None]) -> None:
+        """See ``Audience``: ``steadily`` notices that states change."""
+        self._changes += 1
+        try:
+            commit(evaluated)
+            self.epoch = now.epoch
+            if evaluated.positions:
+                self.positions = joined(self.positions, evaluated.positions)
+            compiled = None if self._evaluator is None else self._evaluator.compiled
+            self._publisher.publish(compiled, now.epoch, self.positions, evaluated)
+        finally:
+            self._changes += 1
 
     def notify(self, now: Now, evaluated: EpochResult) -> None:
         """See ``Audience``."""

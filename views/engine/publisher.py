@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from evercurrent.core.data.clock import Now
 from evercurrent.core.data.errors import InputError
 
 from ..compiler.builder import Compiled
 from ..durability.durability import Durability
 from ..epochs.history import Retained
 from ..epochs.run_log import RunRecorder
+from ..epochs.view_deltas import ViewDelta
 from .published import Published, PublishedView
 from .roles import EpochResult
 from .view import View
@@ -34,30 +34,47 @@ class Publisher:
         self._recorder = recorder
         self._durability = durability
 
-    def publish_epoch(
-        self, compiled: Compiled | None, now: Now, positions: Mapping[str, Any], evaluated: EpochResult
+    def publish(
+        self,
+        compiled: Compiled | None,
+        epoch: int,
+        positions: Mapping[str, Any],
+        evaluated: EpochResult | None = None,
     ) -> None:
-        """Record a committed epoch, and publish it. Only the views that it has touched are visited."""
-        epoch = evaluated.epoch
-        retained = {
-            name: self._views[name]._history.append(delta) for name, delta in epoch.deltas.unread.items()
-        }
-        if now.epoch:
-            self._recorder.note(
-                now.epoch, now.processing_time, epoch.watermarks, evaluated.rows, evaluated.untimed
-            )
+        """Publish the contents after an epoch.
+
+        An epoch that was just committed is given as ``evaluated``: it is recorded, and only the views that it has touched are visited.
+        """
+        deltas: Mapping[str, ViewDelta] = {}
+        if evaluated is not None:
+            deltas = evaluated.epoch.deltas.unread
+            if epoch:
+                self._recorder.note(evaluated.epoch, evaluated.rows, evaluated.untimed)
+            for name, delta in deltas.items():
+                self._views[name]._history.append(delta)
         if compiled is None or self.is_held:
             return
         last = self.last
-        touched = evaluated.touched if last is not None and last.compiled is compiled else self._views
-        self._publish(compiled, now.epoch, positions, epoch.watermarks, touched, retained)
-
-    def publish(self, compiled: Compiled, epoch: int, positions: Mapping[str, Any]) -> None:
-        """Publish the contents as of the last epoch."""
-        if self.is_held:
-            return
-        watermarks = {name: clock.before for name, clock in compiled.clocks.items()}
-        self._publish(compiled, epoch, positions, watermarks, self._views, {})
+        is_same = last is not None and last.compiled is compiled
+        views = {} if last is None or not is_same else dict(last.views)
+        touched = self._views if evaluated is None or not is_same else evaluated.touched
+        histories: dict[str, Retained] = {}
+        for name in touched:
+            if name in deltas or name not in views:
+                histories[name] = self._views[name]._history.now()
+            elif not (before := views[name]).is_current:
+                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
+        for name, history in histories.items():
+            views[name] = PublishedView.of(compiled.contents[name], history)
+        if evaluated is None:
+            watermarks: Mapping[str, int] = {name: clock.before for name, clock in compiled.clocks.items()}
+        else:
+            watermarks = evaluated.epoch.watermarks
+        waiting = () if self._durability is None else self._durability.waiting
+        refused = compiled.ledger.refused.present
+        self.last = Published(
+            compiled, epoch, positions, watermarks, views, refused, self._recorder.now(), waiting
+        )
 
     def contents_then(self, now: Published, view: str, epoch: int) -> pl.DataFrame:
         """Return all rows of a view after an epoch before this one.
@@ -76,28 +93,3 @@ class Publisher:
                 "make the engine with Engine(checkpoint=PATH), or keep view.snapshot() where it will be needed"
             )
         return self._durability.past.contents(view, epoch, now.waiting)
-
-    def _publish(
-        self,
-        compiled: Compiled,
-        epoch: int,
-        positions: Mapping[str, Any],
-        watermarks: Mapping[str, int],
-        touched: Iterable[str],
-        retained: Mapping[str, Retained],
-    ) -> None:
-        """Replace what is published: the views that are ``touched``, with the deltas that are retained if these are others now."""
-        last = self.last
-        views = {} if last is None or last.compiled is not compiled else dict(last.views)
-        for name in touched:
-            before = views.get(name)
-            if before is None or name in retained:
-                history = retained.get(name) or self._views[name]._history.now()
-                views[name] = PublishedView.of(compiled.contents[name], history)
-            elif not before.is_current:
-                views[name] = PublishedView.of(compiled.contents[name], before.history, before)
-        waiting = () if self._durability is None else self._durability.waiting
-        refused = compiled.ledger.refused.present
-        self.last = Published(
-            compiled, epoch, positions, watermarks, views, refused, self._recorder.now(), waiting
-        )

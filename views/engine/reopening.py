@@ -73,7 +73,7 @@ class Reopening:
             resumed,
             epoch=last.epoch,
             rows=self.log.rows_with({}),
-            last=(last.epoch, last.instant, last.watermarks),
+            last=(last.epoch, last.now.instant, last.watermarks),
             # With their diffs, as some rows may be there less than no times.
             filled={name: self.compiled.contents[name].emitted().consolidate() for name in resumed.filled},
         )

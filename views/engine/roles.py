@@ -81,7 +81,7 @@ class CircuitEvaluator:
         elif timed:  # Only the clocks of sources that the epoch visits have moved.
             marks = {**marks, **{name: compiled.clocks[name].now for name in timed}}
         of_views = ViewDeltas.of(now.epoch, compiled.of_views(staged.deltas, taken_input.silent))
-        evaluated = EvaluatedEpoch(now.epoch, now.instant, marks, of_views)
+        evaluated = EvaluatedEpoch(now, marks, of_views)
         return EpochResult(evaluated, taken_input.epoch_input.positions, timed, touched, untimed=untimed)
 
     def commit(self, evaluated: EpochResult) -> None:
@@ -115,7 +115,7 @@ class FilledViews:
             for name, delta in self._filled.items()
         }
         changed = {name: delta for name, delta in deltas.items() if delta.entries}
-        evaluated = EvaluatedEpoch(now.epoch, now.instant, self._watermarks, ViewDeltas(changed))
+        evaluated = EvaluatedEpoch(now, self._watermarks, ViewDeltas(changed))
         return EpochResult(evaluated, {}, {}, tuple(self._filled))
 
     def commit(self, evaluated: EpochResult) -> None:

@@ -100,9 +100,7 @@ class WorkerEvaluator:
         changed = {name: self._whole(name, work.states) for name in ids if name not in self._clocks.states}
         elsewhere = {id(self._states[name]): saved for name, saved in changed.items()}
         self._staged = work, changed
-        epoch = EvaluatedEpoch(
-            now.epoch, now.instant, self._clocks.watermarks(), self._deltas(now, work, taken_input)
-        )
+        epoch = EvaluatedEpoch(now, self._clocks.watermarks(), self._deltas(now, work, taken_input))
         return EpochResult(
             epoch,
             taken_input.epoch_input.positions,

@@ -25,7 +25,6 @@ the files that they write have unique names, and the commit names only the resul
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from evercurrent.core.data.clock import Now
@@ -91,18 +90,17 @@ class Keeper(Protocol[Input_contra, Result_contra]):
         ...
 
 
-class Audience(Protocol[Result_contra]):
+class Audience(Protocol[Result]):
     """Publishes epochs to readers, and delivers their deltas to sinks and subscribers."""
 
-    def changing(self) -> AbstractContextManager[None]:
-        """Return the context in which states change, so that readers of the states themselves can notice that."""
+    def publish(self, now: Now, evaluated: Result, commit: Callable[[Result], None]) -> None:
+        """Call ``commit``, which changes states and clocks, and make the epoch visible to readers. Cannot fail.
+
+        It is one step, so that readers of the states themselves can notice that these change.
+        """
         ...
 
-    def publish(self, now: Now, evaluated: Result_contra) -> None:
-        """Make the epoch visible to readers. Cannot fail."""
-        ...
-
-    def notify(self, now: Now, evaluated: Result_contra) -> None:
+    def notify(self, now: Now, evaluated: Result) -> None:
         """Deliver deltas to subscribers.
 
         Raises:
@@ -156,9 +154,7 @@ class Choreography(Generic[Input, Result]):
                         keeper.write(now, evaluated)
                 if keeper is not None:
                     keeper.append()
-                with self._audience.changing():
-                    evaluator.commit(evaluated)
-                    self._audience.publish(now, evaluated)
+                self._audience.publish(now, evaluated, evaluator.commit)
                 return evaluated
             except BaseException:
                 evaluator.discard()

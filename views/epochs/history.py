@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Protocol
 
 import polars as pl
 
 from evercurrent.core.data.errors import EpochGoneError, PlanError
-from evercurrent.core.data.recent import Recent, Stretch
+from evercurrent.core.data.recent import Limited, Stretch
 from evercurrent.core.data.tags import tagged
 
 from .records import EvaluatedEpoch
@@ -160,32 +161,19 @@ class Retained:
         return BEFORE_ALL if epoch <= self.born else epoch
 
 
-class History:
-    """The newest deltas of one view, as frames with ``_epoch`` and ``_diff``, and the way to older ones."""
+class History(Limited[ViewDelta]):
+    """The newest deltas of one view up to the limits of ``retain``, as frames with ``_epoch`` and ``_diff``, and the way to older ones."""
 
     def __init__(self, view: str, retain: Retain) -> None:
+        super().__init__(retain.epochs, retain.rows, attrgetter("entries"))
         self._view = view
         self._retain = retain
-        self._frames: Recent[ViewDelta] = Recent()
-        self._rows = 0
         self._older: Older | None = None
         self._complete_since = self._born = BEFORE_ALL
         self._is_forked = False
 
-    def append(self, delta: ViewDelta) -> Retained:
-        """Add the delta of an epoch, drop the oldest ones beyond the limits, and return those that are retained now."""
-        epochs = self._frames.append(delta)
-        self._rows += delta.entries
-        while epochs and (epochs > self._retain.epochs or self._rows > self._retain.rows):
-            dropped, epochs = self._frames.popleft(), epochs - 1
-            self._complete_since = dropped.epoch
-            self._rows -= dropped.entries
-        return self.now()
-
-    def clear(self) -> None:
-        """Drop all deltas, since the plan was compiled again before any input."""
-        self._frames.clear()
-        self._rows = 0
+    def _dropped(self, item: ViewDelta) -> None:
+        self._complete_since = item.epoch
 
     def go_on(self, after: int, older: Older) -> None:
         """Begin after this epoch; earlier deltas, and those beyond the limits, are read from ``older``."""
@@ -206,7 +194,7 @@ class History:
     def forked(self) -> History:
         """Return a history with the deltas that are in memory, which continues independently."""
         other = History(self._view, self._retain)
-        other._frames, other._rows = Recent(self._frames), self._rows
+        other.go_on_as(self)
         other._complete_since, other._born = self._complete_since, self._born
         other._is_forked = self._is_forked
         return other
@@ -214,5 +202,5 @@ class History:
     def now(self) -> Retained:
         """Return the deltas that are retained now."""
         return Retained(
-            self._view, self._frames.present, self._complete_since, self._older, self._born, self._is_forked
+            self._view, self.present, self._complete_since, self._older, self._born, self._is_forked
         )

@@ -207,12 +207,16 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedEpoch:
-    """An epoch as it is written: processing time in microseconds, watermarks after it, deltas by view."""
+    """An epoch as it is written: its clocks, the watermarks after it, deltas by view."""
 
-    epoch: int
-    instant: int
+    now: Now
     watermarks: Mapping[str, int]
     deltas: ViewDeltas
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        return self.now.epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from evercurrent.core.data.recent import Recent, Stretch
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 from .history import Retain
-from .records import Noted
+from .records import EvaluatedEpoch, Noted
 
 TIME = pl.Datetime("us", "UTC")
 
@@ -135,17 +135,16 @@ class RunRecorder:
 
     def note(
         self,
-        epoch: int,
-        at: datetime,
-        watermarks: Mapping[str, int],
+        evaluated: EvaluatedEpoch,
         rows: Mapping[str, pl.DataFrame],
-        untimed: Mapping[str, Delta] | None = None,
+        untimed: Mapping[str, Delta],
     ) -> None:
         """Record an epoch: its processing time, the watermarks after it, and the rows that came, with diffs.
 
         ``untimed`` are the rows of sources without event time, which are never counted as unrecorded.
         """
-        epochs = self._epochs.append((epoch, at, watermarks))
+        epoch = evaluated.now.epoch
+        epochs = self._epochs.append((epoch, evaluated.now.processing_time, evaluated.watermarks))
         for _ in range(epochs - max(1, self._retain.epochs)):
             self._epochs.popleft()
         for source, frame in rows.items():
@@ -156,7 +155,7 @@ class RunRecorder:
         if not self.records_rows:
             self._complete_from = epoch + 1
             return
-        for source, delta in ({} if untimed is None else untimed).items():
+        for source, delta in untimed.items():
             if delta.height:
                 self._untimed.add(source)
                 self._keep(source, epoch, delta.frame)

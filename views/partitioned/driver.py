@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -360,12 +359,9 @@ class Epochs:
         if self._on_deltas is not None:
             self._on_deltas(PartitionedDeltas.of(now, evaluated))
 
-    def changing(self) -> AbstractContextManager[None]:
+    def publish(self, now: Now, evaluated: BucketResult, commit: Callable[[BucketResult], None]) -> None:
         """See ``Audience``: readers follow the records, and read no state of this process."""
-        return nullcontext()
-
-    def publish(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: the record of the commit is all that readers need."""
+        commit(evaluated)
 
     def notify(self, now: Now, evaluated: BucketResult) -> None:
         """See ``Audience``: nobody subscribes to this process."""
