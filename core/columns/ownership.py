@@ -22,7 +22,12 @@ def owned(frame: pl.DataFrame) -> pl.DataFrame:
 
     Text and bytes are not copied: polars does not share those of numpy, and ``owned_arrow`` copies those of Arrow.
     """
-    return frame_of([owned_column(column) for column in frame.get_columns()]) if frame.width else frame
+    return frame_of(owned_columns(frame)) if frame.width else frame
+
+
+def owned_columns(frame: pl.DataFrame) -> list[pl.Series]:
+    """See ``owned``."""
+    return [owned_column(column) for column in frame.get_columns()]
 
 
 def owned_column(column: pl.Series) -> pl.Series:

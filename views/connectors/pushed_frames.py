@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.columns.json_texts import as_text
-from evercurrent.core.columns.kernels import MANY_ROWS
 from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
 from evercurrent.core.columns.ownership import owned, owned_arrow
 from evercurrent.core.columns.time_texts import READ_AS
@@ -57,6 +56,10 @@ LOOKED_AT = (pl.Datetime, pl.Duration, pl.Date, pl.Time, pl.Decimal, pl.Struct, 
 """Types for which polars silently converts some Python values to different ones."""
 
 
+Memory = Literal["owned", "shared", "left"]
+"""Whether nobody else can write into the memory of a frame, it is to be copied, or it stays where it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class PushedFrame:
     """Pushed rows as a frame of polars, with their origin and their types there."""
@@ -65,25 +68,20 @@ class PushedFrame:
     origin: Origin
     types: Mapping[str, str]
     """The names of column types in the library of origin, where these are not those of polars."""
-    is_owned: bool = True
-    """Whether nobody else can write into its memory."""
+    memory: Memory = "owned"
 
     def type_of(self, column: str) -> str:
         """Return the type of a column as the library of origin names it."""
         return self.types.get(column, str(self.frame.schema[column]))
 
 
-def pushed_frame(where: str, schema: pl.Schema, data: Any, *, is_copied: bool = True) -> PushedFrame:
+def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     """Return the rows of any pushed data, in memory that no other code can write.
-
-    Unless it ``is_copied``, a frame of polars with many rows is left where it is.
 
     Raises:
         InputError: no frame can be made of it; names the column and the row, as far as they are known.
     """
     if isinstance(data, pl.DataFrame):
-        if not is_copied and data.height > MANY_ROWS:
-            return PushedFrame(data.rechunk(), "polars", {}, is_owned=False)
         return PushedFrame(owned(data), "polars", {})
     if isinstance(data, tuple) and not all(isinstance(value, ONE_VALUE) for value in data):
         data = list(data)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints, frame_of
+from evercurrent.core.columns.kernels import MANY_ROWS, Ints, frame_of
 from evercurrent.core.columns.lossless import LossyValueError, exactly
-from evercurrent.core.columns.ownership import PushedColumns
-from evercurrent.core.columns.whole_columns import is_ones, ones
+from evercurrent.core.columns.ownership import PushedColumns, owned_columns
+from evercurrent.core.columns.whole_columns import ones
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed
@@ -23,24 +24,30 @@ from .source import Source
 DIFF_LIMIT = 2**31
 """Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
 
-NARROW = (pl.Int32, pl.Int16, pl.Int8, pl.UInt32, pl.UInt16, pl.UInt8)
+NARROW = (pl.Int64, pl.Int32, pl.Int16, pl.Int8, pl.UInt32, pl.UInt16, pl.UInt8)
 """Types of whole numbers that are all in Int64."""
 
 
-def accepted(source: Source, data: Any, *, is_copied: bool = True) -> Delta:
+def accepted(source: Source, data: Any, may_stay: Callable[[], bool] | None = None) -> Delta:
     """Return a pushed frame as a delta, with its columns in the order of the source.
 
-    Unless it ``is_copied``, the delta may have ``pushed_columns``, which are the caller's to ``own`` in time.
+    Where they ``may_stay``, many rows of a frame of polars are left where they are: the delta has ``pushed_columns``, which are the
+    caller's to ``own`` in time. All others are copied as soon as they are checked.
 
     Raises:
         InputError: the frame does not fit the source; names the column, what is in it and the remedy.
     """
-    where, has_messages = source.changed.where, source.format is not None
-    pushed = pushed_frame(where, source.read_as, data, is_copied=is_copied or has_messages)
-    if has_messages:
-        decoded = source.decoded(pushed)
+    where = source.changed.where
+    if source.format is not None:
+        decoded = source.decoded(pushed_frame(where, source.read_as, data))
         decoded.require_all(where)
         pushed = PushedFrame(decoded.rows, "polars", {})
+    elif not isinstance(data, pl.DataFrame):
+        pushed = pushed_frame(where, source.read_as, data)
+    elif data.height > MANY_ROWS and may_stay is not None and may_stay():
+        pushed = PushedFrame(data.rechunk(), "polars", {}, "left")
+    else:
+        pushed = PushedFrame(data, "polars", {}, "shared")
     return delta_of(source, pushed)
 
 
@@ -84,11 +91,11 @@ def delta_of(source: Source, pushed: PushedFrame) -> Delta:
             raise InputError(f"{where}: primary key {key!r} is null in row {row}; give every row its key")
     for name in declared.sequence:
         _require_sequence(where, frame.get_column(name))
-    if pushed.is_owned:
-        delta = Delta.of_columns(frame.get_columns(), diffs)
+    if pushed.memory == "left":
+        delta = Delta.of_mapping(PushedColumns(frame.get_columns()), diffs)
     else:
-        is_own = diffs.flags.owndata or is_ones(diffs)
-        delta = Delta.of_mapping(PushedColumns(frame.get_columns()), diffs if is_own else diffs.copy())
+        columns = owned_columns(frame) if pushed.memory == "shared" else frame.get_columns()
+        delta = Delta.of_columns(columns, diffs)
     return delta.take(np.flatnonzero(diffs)) if has_zeros else delta
 
 
@@ -126,10 +133,8 @@ def _diffs(where: str, source: Source, frame: pl.DataFrame) -> Ints:
     if column.has_nulls():
         row = int(column.is_null().arg_max() or 0)
         raise InputError(f"{where}: column {DIFF!r} is null in row {row}; use +1 or -1")
-    if column.dtype == pl.Int64:
-        diffs: Ints = column.to_numpy()
-    elif column.dtype in NARROW:
-        diffs = column.to_numpy().astype(np.int64)
+    if column.dtype in NARROW:
+        diffs: Ints = column.to_numpy().astype(np.int64)  # A copy, also where it is the same type.
     else:
         diffs = column.cast(pl.Int64, strict=False).fill_null(DIFF_LIMIT).to_numpy()
     # The least integer has no absolute value.

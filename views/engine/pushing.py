@@ -159,8 +159,7 @@ class Pushing(ServedViews, ABC):
         with self._running.giving_way:
             if self._on_bad_rows == "fail":
                 # A subscriber may write into what was pushed.
-                is_copied = block is not None or self._running.readers.has_any
-                delta = accepted(declared, data, is_copied=is_copied)
+                delta = accepted(declared, data, lambda: block is None and not self._running.readers.has_any)
             else:
                 delta, refused = accepted_apart(declared, data)
                 batch = replace(batch, refused=refused)
