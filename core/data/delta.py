@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ..columns.combinations import group_by_columns
-from ..columns.grouping import Groups, consolidated, group
+from ..columns.grouping import Groups, consolidated, group, group_column
 from ..columns.kernels import (
     MANY_ROWS,
     Index,
@@ -214,11 +214,13 @@ class Delta:
             self._words_by[names, routed] = keys
         return keys
 
-    def groups_by(self, names: tuple[str, ...], routed: int) -> Groups:
+    def groups_by(self, names: tuple[str, ...], routed: int, is_one_word: bool) -> Groups:
         """Return the entries by equal ``words_by`` these columns. Cost: those words, the first time, and a sort of them.
 
-        Integers with few combinations are counted instead.
+        Integers with few combinations are counted instead. ``is_one_word``: it is one column whose values are the words of the key.
         """
+        if is_one_word:
+            return group_column(self.column(names[0]))
         counted = None
         if len(names) > 1 and (names, routed) not in self._words_by:
             counted = group_by_columns(self.columns(names), self.height, routed)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, group, group_column
+from ..columns.grouping import Groups, group
 from ..columns.kernels import (
     Ints,
     Keys,
@@ -109,8 +109,8 @@ class GroupBy(Operator):
         self._modulo = {part.column for part in self._stored.states}.union(
             *(head.order.names for head in self._heads)
         )
-        self._is_plain, self._routed = self._keyed.is_plain, self._keyed.routed or 0
         self._one_word = is_one_word(list(spec.keys.values()))
+        self._grouped_by = (self._keyed.names, self._keyed.routed or 0, self._one_word)
         self._has_names = not self._one_word and len(spec.keys) > 0
         """Whether key columns are in the state, as they cannot be computed from the key words."""
         self.spine: Spine = Spine(Layout(pl.Schema() if self._one_word else spec.keys), self._keyed.route)
@@ -204,7 +204,7 @@ class GroupBy(Operator):
 
     def _stage_users_states(self, groups: Groups, delta: Delta, after: Sums) -> None:
         """Stage the states of users' aggregates: only rows change them, and other inputs may touch groups without rows."""
-        of_rows = self._groups(delta)
+        of_rows = delta.groups_by(*self._grouped_by)
         places = groups.numbers[of_rows.first_entries]
         self._stored.stage(of_rows, delta, {name: column[places] for name, column in after.items()})
 
@@ -220,10 +220,9 @@ class GroupBy(Operator):
             summed = sums_of_windows(delta, self._spec.keys, self._read, self.combine)
             if summed is not delta:
                 return summed
-        groups = self._groups(delta)
+        groups, sums = self._added_up(delta)
         numbers = groups.numbers if self._heads else NO_NUMBERS
         firsts = [head.columns_of(delta.frame, numbers, len(groups)) for head in self._heads]
-        sums = self._additions(groups, delta)
         return added_up(
             delta.frame, tuple(self._spec.keys), groups, sums, [each for part in firsts for each in part]
         )
@@ -296,8 +295,7 @@ class GroupBy(Operator):
     def _added(self, deltas: Sequence[Delta]) -> tuple[Groups, dict[str, Ints]]:
         """Return the touched groups and the epoch's additions to their additive columns."""
         if len(deltas) == 1:
-            groups = self._groups(deltas[0])
-            return groups, self._additions(groups, deltas[0])
+            return self._added_up(deltas[0])
         rows = [self._contributions(deltas[0])]
         counted = [part.column for part in self._parts if part.counts_input]
         rows += [{column: delta.diffs} for column, delta in zip(counted, deltas[1:], strict=True)]
@@ -306,13 +304,15 @@ class GroupBy(Operator):
         columns = {name: spread(rows, name, sizes) for part in rows for name in part}
         return groups, groups.sums_of(columns)
 
-    def _additions(self, groups: Groups, delta: Delta) -> dict[str, Ints]:
-        """Return the additions of the rows of each group to its additive columns."""
+    def _added_up(self, delta: Delta) -> tuple[Groups, dict[str, Ints]]:
+        """Return the groups of the rows of a change, and the additions of the rows of each to its additive columns."""
         if self._stored.states or self._is_combined(delta):
-            return groups.sums_of(self._contributions(delta))
+            groups = delta.groups_by(*self._grouped_by)
+            return groups, groups.sums_of(self._contributions(delta))
         columns, diffs = delta.columns(self._inputs), delta.diffs
+        groups = delta.groups_by(*self._grouped_by)
         require_few(self._spec.where, weight_of(diffs))
-        return additions(groups, self._row_parts, columns, diffs)
+        return groups, additions(groups, self._row_parts, columns, diffs)
 
     def _is_combined(self, delta: Delta) -> bool:
         return self.may_combine and ADDED_UP in delta.names
@@ -327,11 +327,6 @@ class GroupBy(Operator):
         require_few(self._spec.where, weight_of(diffs))
         rows = contributions(self._row_parts, columns, diffs)
         return rows | self._stored.contributions(delta, diffs) if self._stored.states else rows
-
-    def _groups(self, delta: Delta) -> Groups:
-        if self._one_word and self._is_plain:
-            return group_column(delta.column(next(iter(self._spec.keys))))
-        return delta.groups_by(self._keyed.names, self._routed)
 
     def _move_heads(
         self, groups: Groups, delta: Delta, before: Sums, added: dict[str, Ints]
