@@ -15,11 +15,12 @@ import polars as pl
 from ..columns.dense import Places
 from ..columns.directory import FROM, Deferred, Directory, directory_of, search_distinct
 from ..columns.grouping import Groups, Segments, boundaries, differing, group
-from ..columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words
+from ..columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words, stack
 from ..columns.order_words import has_order_word, order_words
 from ..columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
+from .entry_order import entry_order
 from .partitioning import KeyColumns
 from .row_words import DeferredWords, RowWords, has_nulls
 
@@ -127,9 +128,14 @@ class Run:
             position = position[hit]
         else:
             hit, position = self.directory.match(words, targets)
-        if self.keys.second is None and keys.second is None:
+        seconds, target_seconds = self.keys.second, keys.second
+        if seconds is None and target_seconds is None:
             return hit, position
-        if (self.keys.seconds_at(position) == keys.seconds_at(hit)).all():
+        if seconds is not None and target_seconds is not None:
+            agree = seconds[position] == target_seconds[hit]
+        else:
+            agree = self.keys.seconds_at(position) == keys.seconds_at(hit)
+        if agree.all():
             return hit, position
         lower, upper = self.find(keys)
         hit = np.flatnonzero(lower < upper)
@@ -244,6 +250,64 @@ class Run:
         return lower, upper
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """The entries of some ascending, distinct keys in runs of one entry per key.
+
+    ``parts`` are the runs that have some of them, each with the places of the keys that it has, and the positions of their entries.
+    """
+
+    size: int
+    parts: list[tuple[Run, Index, Index]]
+
+    @staticmethod
+    def of(runs: Iterable[Run], keys: Keys) -> Matches:
+        """Find the entries. Cost: a look-up of each key in each run."""
+        parts = [(run, *run.match(keys)) for run in runs if run.size]
+        return Matches(len(keys.first), [part for part in parts if len(part[1])])
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return sum([len(positions) for _, _, positions in self.parts])
+
+    def totals(self) -> dict[str, Ints]:
+        """Return the additive columns of the keys; zero where there is no entry."""
+        totals: dict[str, Ints] = {}
+        for run, hit, positions in self.parts:
+            for name, column in run.sums.items():
+                if len(hit) == self.size:
+                    totals[name] = totals[name] + column[positions] if name in totals else column[positions]
+                    continue
+                if name not in totals:
+                    totals[name] = np.zeros(self.size, np.int64)
+                totals[name][hit] += column[positions]
+        return totals
+
+    def payload(self, layout: Layout, places: Index | None = None) -> pl.DataFrame:
+        """Return the payload of the keys, or of those at these places. A key that has no entry gets nulls; of several, any will do."""
+        run_of, position_of = np.full(self.size, -1), np.zeros(self.size, np.intp)
+        for number, (_, hit, positions) in enumerate(self.parts):
+            run_of[hit], position_of[hit] = number, positions
+        if places is not None:
+            run_of, position_of = run_of[places], position_of[places]
+        size, owners, parts = len(run_of), [], []
+        for number, (run, _, _) in enumerate(self.parts):
+            if len(own := np.flatnonzero(run_of == number)):
+                owners.append(own)
+                parts.append(gather(run.payload, position_of[own]))
+        if len(parts) == 1 and len(owners[0]) == size:
+            return parts[0]
+        without = np.flatnonzero(run_of < 0)
+        if len(without) or not parts:
+            nulls = pl.DataFrame([pl.Series(name, [None], dtype) for name, dtype in layout.payload.items()])
+            owners.append(without)
+            parts.append(gather(nulls, np.zeros(len(without), np.intp)))
+        order = np.empty(size, np.intp)
+        order[np.concatenate(owners)] = np.arange(size)
+        return gather(stack(parts), order)
+
+
 def make_run(
     layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: RowWords | None = None
 ) -> Run:
@@ -256,7 +320,7 @@ def make_run(
         return reduced(groups.keys, payload, sums.items(), None, groups)
     if isinstance(rows, DeferredWords):
         return _run_of_values(layout, keys, payload, sums, rows)
-    order = _row_order(layout, keys, payload, rows)
+    order = entry_order(keys, payload, rows, layout.order)
     keys, rows = keys.take(order), rows.take(order)
     differs = differing(keys)
     differs |= differing(rows)
@@ -335,37 +399,6 @@ def run_of_entries(
         is_small = len(keys.first) < READ_ONCE_BELOW
         directory = Deferred.of(keys.first) if is_small else directory_of(keys.first)
     return Run(keys, payload, totals, rows, directory)
-
-
-def _row_order(layout: Layout, keys: Keys, payload: pl.DataFrame, rows: Keys) -> Index:
-    """Return the order of entries: by key, by the layout's order, by the payload's columns, by row."""
-    if len(keys) < 2:
-        return np.arange(len(keys))
-    if not layout.order:
-        order = sorted_by([keys.first, rows.first])
-        if not _collides(keys.take(order), rows.take(order)):
-            return order
-        return sorted_by([keys.first, keys.seconds(), rows.first, rows.seconds()])
-    ordered = {order.column: order for order in layout.order}
-    # Rows that tie in the order are ordered by their other columns, so that ties do not depend on hashes.
-    ties = [name for name, dtype in layout.payload.items() if name not in ordered and not dtype.is_nested()]
-    columns = [payload.get_column(name) for name in (*ordered, *ties)]
-    orders = [*(Order("") for _ in keys.words()), *ordered.values()]
-    orders += [Order("") for _ in (*ties, *rows.words())]
-    return sorted_by(
-        [*keys.words(), *columns, *rows.words()],
-        [order.descending for order in orders],
-        [order.nulls_last for order in orders],
-    )
-
-
-def _collides(keys: Keys, rows: Keys) -> bool:
-    """Return whether entries next to each other agree in their first words but not in all."""
-    same = keys.first[1:] == keys.first[:-1]
-    if keys.second is not None and (same & (keys.second[1:] != keys.second[:-1])).any():
-        return True
-    same &= rows.first[1:] == rows.first[:-1]
-    return rows.second is not None and bool((same & (rows.second[1:] != rows.second[:-1])).any())
 
 
 def empty_run(layout: Layout) -> Run:
