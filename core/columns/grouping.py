@@ -23,6 +23,7 @@ from .kernels import (
     least_and_greatest,
     physical,
 )
+from .value_words import SPREAD
 from .whole_columns import AnyColumn
 
 SMALL = 256
@@ -250,7 +251,7 @@ def group_column(column: AnyColumn) -> Groups:
     if column.has_nulls():
         return _sorted_groups(key_words([column], len(column)))
     integers = physical(column)
-    return _dense_groups(integers) or _sorted_groups(Keys(words_of(integers, 0)))
+    return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
 
 
 def group(keys: Keys) -> Groups:
