@@ -182,13 +182,13 @@ class GroupBy(Operator):
         then = self._move_heads(groups, deltas[0], before, added) if self._heads else {}
         after = dict(before)
         for name, column in added.items():
-            after[name] = sums = before[name] + column if name in before else column
-            if name not in self._modulo:
-                least, greatest = least_and_greatest(sums)
-                if greatest >= ROOM or least <= -ROOM:
-                    raise ArithmeticRefusedError(f"{self._spec.where}: {TOO_LARGE}")
+            after[name] = before[name] + column if name in before else column
         run = run_of_groups(groups, names, added)
         self.spine.stage(run, None if self._expired is None else self._gone(run))
+        for name in added.keys() - self._modulo:
+            least, greatest = least_and_greatest(after[name])
+            if greatest >= ROOM or least <= -ROOM:
+                raise ArithmeticRefusedError(f"{self._spec.where}: {TOO_LARGE}")
         if self._stored.states:
             self._stage_users_states(groups, deltas[0], after)
         if self._emits_on_request:
