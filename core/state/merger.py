@@ -1,7 +1,7 @@
 """Runs of a spine are merged as they pile up, so that a look-up visits few of them, and an entry is moved a few times.
 
 With ``FAN`` = 4, an entry takes part in at most log4(entries / FLOOR) + 1 merges and a look-up visits at most (FAN - 1)
-times as many runs (``merge_policy``).
+times as many runs. The size of a level is that of ``merge_policy``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..columns.kernels import FEW_VALUES
+from . import merge_policy
 from .gradual import AT_ONCE, GRADUAL_FROM, PART, GradualMerge, Merging, advanced, end_of, merged_in_ranges
-from .merge_policy import due_from
 from .row_merge import merged_rows
 from .run import Layout, Run, empty_run
 from .run_merge import FEW_ENTRIES, added_to, merge
@@ -108,7 +108,37 @@ class Merger:
         return version.with_parts(whole, (), attempt_after=attempt_after, wasted=0, merging=())
 
     def _due(self, runs: Runs) -> int | None:
-        return due_from([run.size for run in runs], self.most)
+        """Return the place from which all runs are to be merged; None if none are. Call this again after a merge.
+
+        The youngest run is merged with those that it exceeds, and all runs of its level as soon as there are ``FAN``. So levels
+        descend from the oldest run to the youngest, with fewer than ``FAN`` runs each. No merge is of more entries than ``most``.
+        """
+        last = len(runs) - 1
+        if last < 1:
+            return None
+        # Runs of the level of the last one have more than ``below`` entries, and up to ``reached``.
+        below, reached = -1, merge_policy.FLOOR
+        while runs[last].size > reached:
+            below, reached = reached, reached * merge_policy.FAN
+        start = last
+        while start and runs[start - 1].size <= below:
+            start -= 1
+        first = start
+        while first and below < runs[first - 1].size <= reached:
+            first -= 1
+        if start - first + 1 >= merge_policy.FAN:
+            start = first
+        if self.most is not None:
+            start = self._first_within_bounds(runs, start, self.most)
+        return start if start < last else None
+
+    @staticmethod
+    def _first_within_bounds(runs: Runs, start: int, most: int) -> int:
+        """Return the first place, not before ``start``, from which all runs to the last may be merged."""
+        place, entries = len(runs) - 1, runs[-1].size
+        while place > start and entries + runs[place - 1].size <= most:
+            place, entries = place - 1, entries + runs[place - 1].size
+        return place
 
 
 def add_totals(totals: dict[str, int], run: Run) -> None:
