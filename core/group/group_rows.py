@@ -72,11 +72,16 @@ class GroupRows:
         self, keys: Sequence[AnyColumn], values: Sequence[AnyColumn], height: int
     ) -> list[AnyColumn]:
         """Return the output columns: keys, and the columns computed from the aggregates."""
-        finished = self._spec.finished
-        if self.finished_by_copy:
-            by_name = {column.name: column for column in values}
-            return [*keys, *[by_name[column.copies or ""].alias(column.name) for column in finished]]
-        return [*keys, *self._finishing.computed([*keys, *values], height)]
+        if not self.finished_by_copy:
+            return [*keys, *self._finishing.computed([*keys, *values], height)]
+        by_name = {column.name: column for column in values}
+        finished = [*keys]
+        for column in self._spec.finished:
+            copied, name = by_name[column.copies or ""], column.name
+            finished.append(
+                IntColumn(name, copied.values) if isinstance(copied, IntColumn) else copied.alias(name)
+            )
+        return finished
 
     def difference(
         self,
@@ -96,13 +101,12 @@ class GroupRows:
         size = len(keys.first)
         existed, exist = self.exist(sums[0], size) & (not is_first), self.exist(sums[1], size)
         change = change_of(keys, sums, existed, exist)
+        names_of_rows = self.keys(keys, change.groups, lambda: gather(names, change.groups))
         results = self.aggregates(change, previous)
         if self.kept_results.keeps_any:
             self.kept_results.keep(staged, change, results, previous)
-        columns = self.keys(keys, change.groups, lambda: gather(names, change.groups))
-        count = len(columns)
-        columns = self.finished(columns, results, len(change.groups))
-        same = unchanged(change, columns[count:])
+        columns = self.finished(names_of_rows, results, len(change.groups))
+        same = unchanged(change, columns[len(names_of_rows) :])
         signs = np.ones(len(change.groups), np.int64)
         signs[: change.count_before] = -1
         rows = Delta.of_columns(columns, signs, is_consolidated=True)
