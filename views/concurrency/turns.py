@@ -64,35 +64,33 @@ class Turn:
         Raises:
             InputError: it would never come: its holder waits for this thread to end, or it was lost in a fork.
         """
-        deferred = defer()
+        deferred, gate = defer(), None
         try:
-            self._take()
+            me = threading.get_ident()
+            if (refusal := self._helpers.get(me)) is not None:
+                raise InputError(refusal)
+            if self._owner == me:
+                self._depth += 1
+            elif self.is_lost:
+                raise InputError(
+                    "this process was forked while another thread was in the middle of an epoch of this engine, which "
+                    "can only be read here; push in the process that made it, or make a new engine in this one"
+                )
+            else:
+                with self._guard:
+                    if self._owner is None:
+                        self._owner, self._depth = me, 1
+                    else:
+                        gate = threading.Lock()
+                        gate.acquire()
+                        self._waiting.append((me, gate))
+                if gate is not None:
+                    self._wait(me, gate)
         except BaseException:
             if deferred is not None:
                 deferred.end()
             raise
         self._deferred.append(deferred)
-
-    def _take(self) -> None:
-        me = threading.get_ident()
-        if (refusal := self._helpers.get(me)) is not None:
-            raise InputError(refusal)
-        if self._owner == me:
-            self._depth += 1
-            return
-        if self.is_lost:
-            raise InputError(
-                "this process was forked while another thread was in the middle of an epoch of this engine, which "
-                "can only be read here; push in the process that made it, or make a new engine in this one"
-            )
-        with self._guard:
-            if self._owner is None:
-                self._owner, self._depth = me, 1
-                return
-            gate = threading.Lock()
-            gate.acquire()
-            self._waiting.append((me, gate))
-        self._wait(me, gate)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
