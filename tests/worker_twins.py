@@ -40,8 +40,6 @@ class Nobody:
     def publish(self, now: Now, evaluated: EpochResult, commit: Callable[[EpochResult], None]) -> None:
         commit(evaluated)
 
-    def notify(self, now: Now, evaluated: EpochResult) -> None: ...
-
 
 class WorkerTwin(ec.Engine):
     """After every epoch deltas and contents of all views, the ledger and the watermarks are those of workers."""

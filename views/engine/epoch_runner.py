@@ -156,7 +156,9 @@ class Running(EpochReads):
         if self.durability is not None:
             self.durability.require_open()
         now = Now(Epoch(self.epoch + 1), (instant or datetime.now(UTC)).astimezone(UTC))
-        begun = self.events.begin(compiled.ledger)
+        if self.events.is_reporting:
+            self.events.require_none_reported("push; push from a subscriber")
+        begun = Begun(time.perf_counter(), compiled.ledger.entries + compiled.ledger.forgotten)
         try:
             evaluated = self._step(compiled, now, epoch_input)
         except BaseException as error:
@@ -168,7 +170,7 @@ class Running(EpochReads):
         if self.untouched:
             self.untouched.difference_update(epoch_input.deltas, epoch_input.watermarks)
         try:
-            self._choreography.follow_up(now, evaluated)
+            self._choreography.follow_up(partial(self.readers.notify, evaluated.epoch, evaluated.touched))
         finally:
             if self.durability is not None and self.durability.maps_states:
                 # A subscriber may have declared views, which made another circuit.
@@ -232,7 +234,7 @@ class Running(EpochReads):
             SubscriberError: the epoch is done, and a callback raised.
         """
         self._report(evaluated)
-        self._choreography.follow_up(evaluated.epoch.now, evaluated)
+        self._choreography.follow_up(partial(self.readers.notify, evaluated.epoch, evaluated.touched))
 
     def _report(self, evaluated: EpochResult) -> None:
         """Report an epoch without input to watchers."""
@@ -379,10 +381,6 @@ class Running(EpochReads):
             self._publisher.publish(compiled, now.epoch, self.positions, evaluated)
         finally:
             self._changes += 1
-
-    def notify(self, now: Now, evaluated: EpochResult) -> None:
-        """See ``Audience``."""
-        self.readers.notify(now.epoch, evaluated.epoch.deltas.unread, evaluated.touched)
 
     def _publish(self, compiled: Compiled) -> None:
         self._publisher.publish(compiled, self.epoch, self.positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -214,7 +214,7 @@ class Pushing(ServedViews, ABC):
                 "an epoch is open, and moves processing time itself: leave tick() out, and give the time to engine.epoch(at=...)"
             )
         with self._running.giving_way:
-            return self._run(EpochInput(), at)
+            return self._run((), at)
 
     def fire(self, view: str, key: object, window: object, at: datetime | str | None) -> int:
         """Run an epoch without rows in which windows of a view are fired, unless an epoch is open; see ``View.fire``."""
@@ -245,34 +245,28 @@ class Pushing(ServedViews, ABC):
         """Add a batch to the epoch that is open, or run it as an epoch of its own."""
         if block is not None and (is_new := block.take(batch, self.positions)) is not None:
             return self.epoch_number + is_new
-        epoch_input = EpochInput()
-        epoch_input.take(batch)
-        return self._run(epoch_input, at)
+        return self._run((batch,), at)
 
-    def _run(self, epoch_input: EpochInput, at: datetime | str | None) -> int:
-        """Run an epoch in turn, unless all of its input has been taken meanwhile; return the number of the last epoch."""
-        epoch_input.refuses_rows = self.on_bad_rows == "ledger"
-        with self._turn:
-            self._require_declared(epoch_input)
-            if epoch_input.positions:
-                epoch_input = epoch_input.without(self._shown()[1])
-                if epoch_input.is_repeated:
-                    return self.epoch_number
-            return self._running.run(epoch_input, at)
-
-    def _require_declared(self, epoch_input: EpochInput) -> None:
-        """Check that the sources are those for which the batches were checked.
+    def _run(self, batches: Sequence[Batch], at: datetime | str | None) -> int:
+        """Run an epoch in turn, unless all of its batches have been taken meanwhile; return the number of the last epoch.
 
         Raises:
-            InputError: one was dropped meanwhile, and perhaps declared anew.
+            InputError: a source is not the one for which its batch was checked: that was dropped, and perhaps declared anew.
         """
-        for batch in epoch_input.batches:
-            source = self.sources.get(batch.source)
-            if source is None or source.positions is not batch.positions:
-                raise InputError(
-                    f"source {batch.source!r} was dropped after these rows were checked for it; nothing has changed, push them "
-                    "again into a source that is declared"
-                )
+        has_positions = any(batch.position is not None for batch in batches)
+        with self._turn:
+            for batch in batches:
+                source = self.sources.get(batch.source)
+                if source is None or source.positions is not batch.positions:
+                    raise InputError(
+                        f"source {batch.source!r} was dropped after these rows were checked for it; nothing has changed, push them "
+                        "again into a source that is declared"
+                    )
+            positions = self._shown()[1] if has_positions else {}
+            epoch_input = EpochInput.of(batches, positions, refuses_rows=self._on_bad_rows == "ledger")
+            if epoch_input.is_repeated:
+                return self.epoch_number
+            return self._running.run(epoch_input, at)
 
     @property
     def positions(self) -> dict[str, Any]:
@@ -303,7 +297,7 @@ class Pushing(ServedViews, ABC):
             with self._running.giving_way, self._turn:
                 before = self.epoch_number
                 try:
-                    self._run(epoch_input, at)
+                    self._run(epoch_input.batches, at)
                 finally:  # The epoch is done nevertheless if only a subscriber has raised.
                     block.number = before + 1 if self.epoch_number > before else None
 

@@ -12,7 +12,7 @@ no record names the files that were written, and the same input can be offered a
 
 Three roles take part. An ``Evaluator`` computes the epoch: by the circuit of this process, or by stages over buckets. A
 ``Keeper`` makes the epoch outlive the process: with a checkpoint's log of inputs and commits, or with the commits of
-buckets; an engine in memory has none. An ``Audience`` publishes the epoch and delivers its deltas.
+buckets; an engine in memory has none. An ``Audience`` publishes the epoch.
 
 The order is the same for all of them, except for one step. Subscribers in this process are notified after the commit, once
 per epoch: the next commit records the last epoch that a named subscription got, and the subscription catches up after a
@@ -91,20 +91,12 @@ class Keeper(Protocol[Input_contra, Result_contra]):
 
 
 class Audience(Protocol[Result]):
-    """Publishes epochs to readers, and delivers their deltas to sinks and subscribers."""
+    """Publishes epochs to readers."""
 
     def publish(self, now: Now, evaluated: Result, commit: Callable[[Result], None]) -> None:
         """Call ``commit``, which changes states and clocks, and make the epoch visible to readers. Cannot fail.
 
         It is one step, so that readers of the states themselves can notice that these change.
-        """
-        ...
-
-    def notify(self, now: Now, evaluated: Result) -> None:
-        """Deliver deltas to subscribers.
-
-        Raises:
-            SubscriberError: the epoch is done, and a callback raised.
         """
         ...
 
@@ -164,14 +156,14 @@ class Choreography(Generic[Input, Result]):
             finally:
                 self._is_running = False
 
-    def follow_up(self, now: Now, evaluated: Result) -> None:
-        """Notify subscribers of an epoch that is real, and tidy.
+    def follow_up(self, notify: Callable[[], None]) -> None:
+        """Notify subscribers of an epoch that is real, by this function, and tidy.
 
         Raises:
             SubscriberError: the epoch is done, and a callback raised.
         """
         try:
-            self._audience.notify(now, evaluated)
+            notify()
         finally:
             if self._keeper is not None:
                 self._keeper.tidy()

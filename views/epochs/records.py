@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -99,6 +99,21 @@ class EpochInput:
     refused: list[Refused] = field(default_factory=list)
     refuses_rows: bool = False
 
+    @staticmethod
+    def of(batches: Iterable[Batch], positions: Mapping[str, Position], *, refuses_rows: bool) -> EpochInput:
+        """Return the input of these batches, without those that other epochs have taken, by these positions of the sources.
+
+        Raises:
+            InputError: a position cannot be compared with the one reached.
+        """
+        epoch_input = EpochInput(refuses_rows=refuses_rows)
+        for batch in batches:
+            if batch.position is not None and batch.is_taken(positions):
+                epoch_input.skipped += 1
+            else:
+                epoch_input.take(batch)
+        return epoch_input
+
     def take(self, batch: Batch) -> None:
         """Add the input of a push.
 
@@ -111,21 +126,6 @@ class EpochInput:
             self.add(batch.source, batch.delta, batch.position)
         self.refused += batch.refused
         self.batches.append(batch)
-
-    def without(self, positions: Mapping[str, Position]) -> EpochInput:
-        """Return the input without what other epochs have taken meanwhile, by these positions of the sources.
-
-        Raises:
-            InputError: a position cannot be compared with the one reached meanwhile.
-        """
-        remaining = [batch for batch in self.batches if not batch.is_taken(positions)]
-        if len(remaining) == len(self.batches):
-            return self
-        skipped = self.skipped + len(self.batches) - len(remaining)
-        epoch_input = EpochInput(skipped=skipped, fires=self.fires, refuses_rows=self.refuses_rows)
-        for batch in remaining:
-            epoch_input.take(batch)
-        return epoch_input
 
     def add(self, source: str, delta: Delta, position: Position | None) -> None:
         """Add the changes of one push, and the position up to which the source is taken with it."""

@@ -116,7 +116,7 @@ class RunEvents:
     def __init__(self) -> None:
         self.watches: tuple[Watch, ...] = ()
         self._changing = threading.Lock()
-        self._is_reporting = False
+        self.is_reporting: bool = False
 
     def add(self, watcher: Watcher) -> Watch:
         """Return the watch of one more function, which is called from the next epoch on."""
@@ -130,22 +130,13 @@ class RunEvents:
         with self._changing:
             self.watches = tuple(other for other in self.watches if other is not watch)
 
-    def begin(self, ledger: Ledger) -> Begun:
-        """Note the beginning of an epoch.
-
-        Raises:
-            InputError: a watcher pushes, whose epoch would be delivered before the one that it is called for.
-        """
-        self.require_none_reported("push; push from a subscriber")
-        return Begun(time.perf_counter(), ledger.entries + ledger.forgotten)
-
     def require_none_reported(self, what: str) -> None:
         """Check that it is not a watcher that does something which makes an epoch.
 
         Raises:
             InputError: it is one, and the epoch would be delivered before the one that it is called for.
         """
-        if self._is_reporting:
+        if self.is_reporting:
             raise InputError(f"a watcher of epochs cannot {what}")
 
     def end(
@@ -181,7 +172,7 @@ class RunEvents:
 
     def _report(self, event: EpochEvent) -> None:
         """Call the watchers. One that raises changes nothing: the epoch is real, and its subscribers are called next."""
-        self._is_reporting = True
+        self.is_reporting = True
         try:
             for watch in self.watches:
                 if not watch.is_open:  # By one that was called before.
@@ -197,7 +188,7 @@ class RunEvents:
                         extra={"event": "watcher", "epoch": event.epoch},
                     )
         finally:
-            self._is_reporting = False
+            self.is_reporting = False
 
     def failed(self, now: Now, error: BaseException) -> None:
         """Report an epoch that was refused as a whole; the error is raised to whoever pushed."""

@@ -16,6 +16,7 @@ from evercurrent.core.data.tags import tagged
 
 from ..concurrency.interrupts import interruptible
 from .reader_keys import earlier_key, reader_key, view_of
+from .records import EvaluatedEpoch
 from .view_deltas import ViewDelta
 
 Callback = Callable[[pl.DataFrame], Any]
@@ -399,8 +400,8 @@ class Readers:
             if isinstance(named, Subscription) and not named.is_closed:
                 named.committed()
 
-    def notify(self, epoch: int, published: Mapping[str, ViewDelta], touched: Collection[str]) -> None:
-        """Deliver an epoch; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
+    def notify(self, evaluated: EvaluatedEpoch, touched: Collection[str]) -> None:
+        """Deliver an epoch that is real; epochs that subscribers push meanwhile are delivered after it, so that all come in order.
 
         ``touched`` are the views that it may have changed, those that were replaced by one without rows among them.
 
@@ -408,7 +409,7 @@ class Readers:
             SubscriberError: one of them raised; the epoch was delivered to all others.
             BaseException: one of them was interrupted, or has ended the program; the epoch was delivered to all others.
         """
-        self._undelivered.append((epoch, published, touched))
+        self._undelivered.append((evaluated.now.epoch, evaluated.deltas.unread, touched))
         if self._is_calling_back:
             return
         failed: list[tuple[int, str, BaseException]] = []

@@ -362,6 +362,3 @@ class Epochs:
     def publish(self, now: Now, evaluated: BucketResult, commit: Callable[[BucketResult], None]) -> None:
         """See ``Audience``: readers follow the records, and read no state of this process."""
         commit(evaluated)
-
-    def notify(self, now: Now, evaluated: BucketResult) -> None:
-        """See ``Audience``: nobody subscribes to this process."""
