@@ -32,7 +32,18 @@ from ..columns.exact import (
     wide_limbs,
 )
 from ..columns.grouping import BLOCK, Groups
-from ..columns.kernels import Floats, Index, Ints, Keys, at, is_ones, least_and_greatest, physical, series_of
+from ..columns.kernels import (
+    WHOLE,
+    Floats,
+    Index,
+    Ints,
+    Keys,
+    at,
+    is_ones,
+    least_and_greatest,
+    physical,
+    series_of,
+)
 from ..columns.limbs import BITS, MASK
 from ..columns.nulls import nulls_as, nulls_in
 from ..columns.whole_columns import AnyColumn, IntColumn, ones
@@ -138,15 +149,15 @@ def _nulls(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
 
 def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     prefix, dtype = f"sum:{name}", column.dtype
-    if isinstance(column, IntColumn):
-        return integer_limbs(prefix, column.int64, diffs, unsigned=dtype == pl.UInt64)
+    if isinstance(column, IntColumn) or type(dtype) in WHOLE:
+        return integer_limbs(prefix, physical(column), diffs, unsigned=type(dtype) is pl.UInt64)
     if dtype.is_float():
         return float_limbs(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
         return wide_limbs(prefix, _wide_words(column), diffs, unsigned=dtype == pl.UInt128)
     if dtype == pl.Null:
         return {}
-    return integer_limbs(prefix, physical(column), diffs, unsigned=dtype == pl.UInt64)
+    return integer_limbs(prefix, physical(column), diffs)
 
 
 def _sums_and_squares(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:

@@ -99,7 +99,8 @@ class GroupRows:
         epoch, no group existed before. Kept results are those of ``previous``, and then those of the run that is ``staged``.
         """
         size = len(keys.first)
-        existed, exist = self.exist(sums[0], size) & (not is_first), self.exist(sums[1], size)
+        existed = np.zeros(size, np.bool_) if is_first else self.exist(sums[0], size)
+        exist = self.exist(sums[1], size)
         change = change_of(keys, sums, existed, exist)
         names_of_rows = self.keys(keys, change.groups, lambda: gather(names, change.groups))
         results = self.aggregates(change, previous)
@@ -110,7 +111,7 @@ class GroupRows:
         signs = np.ones(len(change.groups), np.int64)
         signs[: change.count_before] = -1
         rows = Delta.of_columns(columns, signs, is_consolidated=True)
-        return rows if same is None else rows.take(np.flatnonzero(~same))
+        return rows if same is None else rows.take((~same).nonzero()[0])
 
 
 def change_of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exist: Mask) -> Change:
@@ -137,12 +138,12 @@ def unchanged(change: Change, columns: Sequence[AnyColumn]) -> Mask | None:
         place = np.full(groups_in_all, -1)
         place[groups[:count]] = np.arange(count)
         before = place[groups[count:]]
-        after = np.flatnonzero(before >= 0)
+        after = (before >= 0).nonzero()[0]
         pairs = before[after], after + count
     for column in columns:
         if not (count if pairs is None else len(pairs[0])):
             return None
-        equal = np.flatnonzero(~_differ(column, pairs, count))
+        equal = (~_differ(column, pairs, count)).nonzero()[0]
         pairs = (equal, equal + count) if pairs is None else (pairs[0][equal], pairs[1][equal])
     if pairs is None:
         pairs = np.arange(count), np.arange(count, len(groups))

@@ -377,14 +377,15 @@ def run_of_entries(
     """Return the run of these sorted entries, without those whose totals are all zero. ``directory``: of the keys, if there is one."""
     # A run of rows has diffs, also where it has no entries: they are read.
     columns = totals if rows is not None else {}
-    totals = {name: column for name, column in totals.items() if column.any()}
+    counts = {name: np.count_nonzero(column) for name, column in totals.items()}
+    totals = {name: column for name, column in totals.items() if counts[name]}
     # One column without zeros, as the number of rows mostly is, is enough.
-    if not any(np.count_nonzero(column) == len(column) for column in totals.values()):
+    if len(keys.first) not in counts.values():
         alive = np.zeros(len(keys.first), np.bool_)
         for column in totals.values():
             alive |= column != 0
-        if not alive.all():
-            entries = np.flatnonzero(alive)
+        entries = alive.nonzero()[0]
+        if len(entries) < len(alive):
             keys, rows = keys.take(entries), rows.take(entries) if isinstance(rows, Keys) else rows
             totals = {name: column[entries] for name, column in (totals or columns).items()}
             payload = gather(payload, entries) if payload.width else payload
