@@ -6,7 +6,6 @@ from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +13,7 @@ from evercurrent.core.data.durations import instant
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged
+from evercurrent.core.state.ledger import Refused
 
 from ..concurrency.turns import Guard
 from ..connectors.positions import Position, copied
@@ -148,25 +148,25 @@ class Pushing(ServedViews, ABC):
             CheckpointError: the epoch could not be written; nothing has changed, unless the message states otherwise.
         """
         declared, block = self._source(source), self._block(at)
-        # Checked before the rows are, as a batch that is skipped need not fit.
-        batch = Batch(source, positions=declared.positions)
+        positions = declared.positions
         if position is not None:
-            batch = replace(batch, position=declared.positions.kept(position))
+            position = positions.kept(position)
+            # Checked before the rows are, as a batch that is skipped need not fit.
+            batch = Batch(source, position=position, positions=positions)
             if batch.is_taken(self._shown()[1]):
                 if block is not None:
                     block.take(batch, self._shown()[1])
                 return self.epoch_number
+        refused: tuple[Refused, ...] = ()
         with self._running.giving_way:
             if self._on_bad_rows == "fail":
                 # A subscriber may write into what was pushed.
                 delta = accepted(declared, data, lambda: block is None and not self._running.readers.has_any)
             else:
                 delta, refused = accepted_apart(declared, data)
-                batch = replace(batch, refused=refused)
             pushed = delta.pushed_reference
-            batch = replace(batch, delta=delta)
-            if watermark is not None:
-                batch = replace(batch, watermark=self._instant(source, watermark))
+            moved = None if watermark is None else self._instant(source, watermark)
+            batch = Batch(source, delta, moved, position, positions, refused)
             try:
                 return self._take(block, batch, at)
             finally:
