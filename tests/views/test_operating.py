@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +269,21 @@ class Slow:
         self.got.append(int(delta["_epoch"][0]))
 
 
+def in_child(run: Callable[[], None], seconds: int) -> None:
+    """Run a function in a child made by ``fork``, for so many seconds at most; what it raises is a failure."""
+    child = os.fork()
+    if not child:
+        status = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        try:
+            run()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def push_often(engine: ec.Engine) -> None:
     for _ in range(4):
         engine.push("sales", row())
@@ -329,6 +346,62 @@ def test_a_full_queue_waits() -> None:
         engine.push("sales", row())
     assert subscription.join(60)
     assert slow.got == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_interrupt_while_a_full_queue_waits_loses_no_delta() -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=1)
+    threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
+    with pytest.raises(KeyboardInterrupt):
+        push_often(engine)
+    last = engine.epoch_number
+    slow.may.set()
+    push_often(engine)
+    assert subscription.join(60)
+    assert last < 4
+    assert slow.got == list(range(1, last + 5))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("holds_lock", [False, True], ids=["between", "within"])
+def test_a_queued_subscription_is_an_error_and_no_deadlock_in_a_child(holds_lock: bool) -> None:
+    engine, view = shop()
+    slow = Slow()
+    subscription = queued(view, slow, queue=3)
+    engine.push("sales", row())
+    while subscription.waiting:
+        time.sleep(0.001)
+    engine.push("sales", row())
+
+    def use() -> None:
+        assert not subscription.join()
+        with pytest.raises(ec.SubscriberError, match="subscribe again in this one"):
+            engine.push("sales", row())
+        for _ in range(5):
+            engine.push("sales", row())
+        assert not subscription.is_open
+        assert engine.epoch_number == 8
+        subscription.close()
+        engine.close()
+
+    changed, has_it, may_end = subscription._deliveries.changed, threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with changed:
+            has_it.set()
+            may_end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    if holds_lock:
+        holder.start()
+        has_it.wait(60)
+    in_child(use, seconds=20)
+    may_end.set()
+    slow.may.set()
+    engine.push("sales", row())
+    assert subscription.join(60)
+    assert slow.got == [1, 2, 3]
 
 
 def test_an_error_in_a_queued_callback_is_raised_at_the_next_delta() -> None:

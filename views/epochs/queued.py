@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -15,6 +16,7 @@ from evercurrent.core.data.errors import PlanError, SubscriberError
 from evercurrent.core.data.schema import counted
 
 from ..concurrency.draining import drain_at_exit
+from ..concurrency.interrupts import interruptible, interrupts_deferred
 from ..concurrency.turns import Turn
 from .run_events import LOG
 from .subscriptions import Callback, Followed, Subscription, require_no_coroutine
@@ -40,6 +42,7 @@ class Deliveries:
         self.error: BaseException | None = None
         """The error that has ended them."""
         self._callback = callback
+        self._process = os.getpid()
         self._is_working = False
         self._has_ended = False
         # Of a queue of this kind, and of no lock, a finalizer may make use, which runs at any place of any thread.
@@ -49,6 +52,11 @@ class Deliveries:
         )
         self.thread.start()
         _deliveries.add(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the thread is in the process of which this one is a fork, perhaps with the lock of ``changed``."""
+        return self._process != os.getpid()
 
     @property
     def undelivered(self) -> int:
@@ -61,14 +69,16 @@ class Deliveries:
         self.frames.append(frame)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until all deltas so far are delivered; return False if they are not after ``timeout`` seconds."""
+        """Wait until all deltas so far are delivered; return False if they are not after ``timeout`` seconds, or never will be."""
+        if self.is_lost:
+            return not self.undelivered
         with self.changed:
             return self.changed.wait_for(lambda: self.error is not None or not self.undelivered, timeout)
 
     def drain(self, seconds: float) -> None:
         """Wait until all deltas so far are delivered, or so many seconds are over: what is lost then is a warning."""
-        if threading.current_thread() is self.thread or not self.thread.is_alive():
-            return  # The callback closes the engine; or the thread is in the process of which this one is a fork.
+        if threading.current_thread() is self.thread or self.is_lost or not self.thread.is_alive():
+            return  # The callback closes the engine; or nobody would deliver anything.
         if not self.join(seconds):
             LOG.warning(
                 "a subscriber of view %r has not taken %s in %.0f seconds: the end does not wait for it",
@@ -83,6 +93,9 @@ class Deliveries:
 
     def discard(self) -> None:
         """Drop what waits, and let the thread end after the delivery under way."""
+        if self.is_lost:
+            self.frames.clear()
+            return
         with self.changed:
             self.frames.clear()
             self.end()
@@ -155,20 +168,32 @@ class QueuedSubscription(Subscription):
         return len(self._deliveries.frames)
 
     def put(self, frame: pl.DataFrame) -> None:
-        """Add a delta to the queue.
+        """Add a delta to the queue. An interrupt ends the wait for room in it, and not the subscription: no delta is lost.
 
         Raises:
-            SubscriberError: the queue is full with "fail", the callback has raised before, or it waits for this push.
+            SubscriberError: the queue is full with "fail", the callback has raised before, it waits for this push, or the thread
+                that would call it is in another process.
         """
         deliveries = self._deliveries
-        with deliveries.changed:
+        if deliveries.is_lost:
+            self.is_closed = True
+            raise SubscriberError(
+                "its thread is in the process of which this one is a fork; subscribe again in this one"
+            )
+        with interrupts_deferred(), deliveries.changed:
             while self.error is None and not self.is_closed and self.waiting >= self._size:
                 if self._on_full == "drop":
                     self.dropped += 1
                     return
                 if self._on_full == "fail":
                     raise self._ended("and on_full='fail'")
-                deliveries.changed.wait(SLICE)
+                try:
+                    with interruptible():
+                        deliveries.changed.wait(SLICE)
+                except BaseException:
+                    if self.error is None and not self.is_closed:
+                        deliveries.add(frame)
+                    raise
                 ident = deliveries.thread.ident
                 if self.waiting >= self._size and ident is not None and self._turn.is_awaited_by(ident):
                     raise self._ended(
@@ -192,6 +217,10 @@ class QueuedSubscription(Subscription):
     def drain(self, seconds: float) -> None:
         """Wait until all deltas so far are delivered, or so many seconds are over: what is lost then is a warning."""
         self._deliveries.drain(seconds)
+
+    def _take(self, frame: pl.DataFrame) -> None:
+        """Add a delta to the queue, where only the wait for room is interrupted."""
+        self.put(frame)
 
     def close(self) -> None:
         """End the deliveries, those in the queue included."""

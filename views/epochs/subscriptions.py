@@ -135,9 +135,12 @@ class Subscription:
         self.delivered = epoch
         if delta is None:
             return
-        frame = delta.frame
+        self._take(delta.frame.clone())
+
+    def _take(self, frame: pl.DataFrame) -> None:
+        """Call back with a delta."""
         with interruptible():
-            result = self._callback(frame.clone())
+            result = self._callback(frame)
         if result is not None:
             require_no_coroutine(self._callback, result)
 
@@ -208,10 +211,7 @@ class Subscription:
                     self._announce(change)
                     self._is_announced = True
                 for frame in self._view.deltas(self.delivered if change is None else None):
-                    with interruptible():
-                        result = self._callback(frame)
-                    if result is not None:
-                        require_no_coroutine(self._callback, result)
+                    self._take(frame)
                     self.delivered, self._change = int(frame["_epoch"][0]), None
                     if self.is_closed:  # By the callback, which may also have dropped the view.
                         return
