@@ -453,3 +453,20 @@ def test_rows_that_no_commit_could_keep_are_not_taken(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=r"column 'big' is .*cannot be kept in Arrow files"):
             engine.push("rows", pl.DataFrame({"k": [1], "big": [None]}, {"k": pl.Int64, "big": cast}))
         assert not list((tmp_path / str(cast)).rglob("*.json"))
+
+
+def test_a_sum_that_no_commit_could_keep_is_refused_with_the_name_of_its_view(tmp_path: Path) -> None:
+    """Only the deltas of the view have it: its state, from which it is computed, is of other columns."""
+    engine = ec.Engine(checkpoint=tmp_path / "kept")
+    rows = engine.source("rows", {"k": pl.Int64, "big": pl.Int128})
+    engine.view("sums", rows.group_by("k").agg(total=pl.col("big").sum()))
+    with pytest.raises(CheckpointError, match=r"view 'sums': column 'total' is Int128, and Int128 cannot be"):
+        rows.push(pl.DataFrame({"k": [1], "big": [2]}, {"k": pl.Int64, "big": pl.Int128}))
+    assert not list(tmp_path.rglob("*.json"))
+    engine.close()
+    again = ec.Engine(checkpoint=tmp_path / "kept")
+    small = again.source("rows", {"k": pl.Int64, "big": pl.Int128})
+    sums = again.view("sums", small.group_by("k").agg(total=pl.col("big").sum().cast(pl.Int64)))
+    small.push(pl.DataFrame({"k": [1], "big": [2]}, {"k": pl.Int64, "big": pl.Int128}))
+    assert sums.read().rows() == [(1, 2)]
+    again.close()

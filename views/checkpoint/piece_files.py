@@ -152,11 +152,11 @@ def _as_arrow(frame: pl.DataFrame, level: pl.CompatLevel) -> pa.Table:
         ) from error
 
 
-def require_arrow(column: str, dtype: pl.DataType) -> None:
+def require_arrow(column: str, dtype: pl.DataType, what: str = "column") -> None:
     """Check that Arrow has the type of a column, as files could not hold it otherwise.
 
     Raises:
-        CheckpointError: names the column and what to use instead.
+        CheckpointError: names the column, as ``what`` it is, and what to use instead.
     """
     unsupported = not_in_arrow(dtype)
     if unsupported is None:
@@ -164,7 +164,7 @@ def require_arrow(column: str, dtype: pl.DataType) -> None:
     name = column.removeprefix("payload ")
     way_out = "cast it to Int64 or Decimal(38, 0)" if unsupported.is_integer() else "use a type of Arrow"
     raise CheckpointError(
-        f"column {name!r} is {dtype}, and {unsupported} cannot be kept in Arrow files; {way_out}"
+        f"{what} {name!r} is {dtype}, and {unsupported} cannot be kept in Arrow files; {way_out}"
     )
 
 

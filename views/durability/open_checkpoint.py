@@ -29,7 +29,7 @@ from ..store.syncing import is_ending
 from .input_log import InputLog
 from .last_write import FINDS_OUT, UnknownError
 from .replaced_columns import ColumnTexts, columns_before, with_replaced
-from .time_travel import BORN, Past, in_bucket_0
+from .time_travel import BORN, Past
 from .time_travel_reader import PastReader
 
 NOWHERE: Mapping[int, Saved] = {}
@@ -183,9 +183,14 @@ def require_arrow_types(compiled: Compiled) -> None:
     """Check that Arrow has the types of all kept rows: the log of inputs would accept others, and no commit would.
 
     Raises:
-        CheckpointError: a column of a type that Arrow does not have.
+        CheckpointError: a column of a type that Arrow does not have; names its view, or the operator that keeps it.
     """
-    for state in in_bucket_0(compiled).values():
-        if isinstance(state, Spine):
-            for name, dtype in state.layout.payload.items():
-                require_arrow(name, dtype)
+    nodes = compiled.circuit.nodes
+    schemas: list[tuple[str, Mapping[str, pl.DataType]]] = []
+    for place, views in compiled.views.items():
+        schemas += [(f"view {name!r}", nodes[place].operator.schema) for _, name in views]
+    for node in nodes:
+        schemas += [(node.name, state.layout.payload) for state in node.states if isinstance(state, Spine)]
+    for where, columns in schemas:
+        for name, dtype in columns.items():
+            require_arrow(name, dtype, f"{where}: column")
