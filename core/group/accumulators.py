@@ -48,6 +48,7 @@ from ..columns.limbs import BITS, MASK
 from ..columns.nulls import nulls_as, nulls_in
 from ..columns.whole_columns import AnyColumn, IntColumn, ones
 from ..data.errors import ArithmeticRefusedError
+from ..data.schema import DIFF
 from .aggregate_contract import AggregateState, Change
 from .aggregate_contract import Sums as Sums
 from .aggregates import Additive, AdditiveKind
@@ -95,7 +96,8 @@ def require_few(where: str, rows: float) -> None:
     """
     if rows >= MOST_ROWS:
         raise ArithmeticRefusedError(
-            f"{where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches"
+            f"{where}: one epoch aggregates more than 2^30 rows; push the input in smaller batches, and a row whose {DIFF!r} alone "
+            "is that large in several pushes with parts of it"
         )
 
 

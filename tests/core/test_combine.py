@@ -219,5 +219,8 @@ def test_too_many_rows_in_all_parts_together_are_refused(monkeypatch: pytest.Mon
     part = operator.combine(Delta(pl.DataFrame({"k": ["a", "a"], DIFF: [3, -3]})))
     assert part is not None
     operator.step(Now(Epoch(1), START), part)
-    with pytest.raises(ArithmeticRefusedError, match="smaller batches"):
+    with pytest.raises(
+        ArithmeticRefusedError,
+        match="smaller batches, and a row whose '_diff' alone is that large in several pushes",
+    ):
         operator.step(Now(Epoch(2), START), Delta(pl.concat([part.frame, part.frame])))

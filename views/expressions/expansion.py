@@ -31,6 +31,10 @@ _WIDE = frozenset(
 """Functions that take all columns of a selector as inputs; other functions are applied to each column."""
 
 
+SELECT_FIELDS = "struct.select"
+"""The function that becomes a column for each selected field."""
+
+
 def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = ()) -> list[Node]:
     """Return the trees into which an expression with selectors expands, one per output column.
 
@@ -39,11 +43,19 @@ def expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str] = 
     Raises:
         PlanError: selections of different lengths are combined.
     """
+    return _expanded(where, schema, node, hidden) if _has_selectors(node) else [node]
+
+
+def _has_selectors(node: Node) -> bool:
+    return isinstance(node, Selector) or node.name == SELECT_FIELDS or any(map(_has_selectors, node.inputs))
+
+
+def _expanded(where: str, schema: pl.Schema, node: Node, hidden: Iterable[str]) -> list[Node]:
     inputs = node.inputs
-    parts = [expanded(where, schema, each, hidden) for each in inputs]
+    parts = [_expanded(where, schema, each, hidden) for each in inputs]
     if isinstance(node, Selector):
         return [Column(column) for column in _selected(schema, node, set(hidden))]
-    if isinstance(node, Call) and node.function == "struct.select":
+    if isinstance(node, Call) and node.function == SELECT_FIELDS:
         return [
             field for struct in parts[0] for field in _fields(where, schema, node.option("fields"), struct)
         ]
