@@ -1,6 +1,6 @@
 """The merge policy decides when pieces are merged, so that each entry is moved a logarithmic number of times.
 
-The runs of a spine have the same levels, and are merged by ``merger``.
+The runs of a spine have the same levels; which of them are due is decided by ``merger``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ FLOOR = 512
 """Pieces up to this size are of one level: merging them costs about as much as visiting one of them."""
 
 
-def level_of(size: int) -> int:
-    """Return the power of ``FAN`` by which a size exceeds ``FLOOR``."""
-    level, reached = 0, FLOOR
+def level_bounds(size: int) -> tuple[int, int]:
+    """Return the bounds of the level of a size: it exceeds the first one, and the second is the largest of its level.
+
+    Levels end at ``FLOOR`` and at its multiples by powers of ``FAN``.
+    """
+    below, reached = -1, FLOOR
     while size > reached:
-        level, reached = level + 1, reached * FAN
-    return level
+        below, reached = reached, reached * FAN
+    return below, reached
 
 
 def to_merge(sizes: Sequence[int]) -> int | None:
@@ -30,8 +33,8 @@ def to_merge(sizes: Sequence[int]) -> int | None:
     """
     if len(sizes) < 2:
         return None
-    level, first = level_of(sizes[-1]), len(sizes) - 1
-    while first and level_of(sizes[first - 1]) <= level:
+    (below, reached), first = level_bounds(sizes[-1]), len(sizes) - 1
+    while first and sizes[first - 1] <= reached:
         first -= 1
-    smaller = any(level_of(size) < level for size in sizes[first:-1])
+    smaller = any(size <= below for size in sizes[first:-1])
     return first if smaller or len(sizes) - first >= FAN else None

@@ -116,10 +116,7 @@ class Merger:
         last = len(runs) - 1
         if last < 1:
             return None
-        # Runs of the level of the last one have more than ``below`` entries, and up to ``reached``.
-        below, reached = -1, merge_policy.FLOOR
-        while runs[last].size > reached:
-            below, reached = reached, reached * merge_policy.FAN
+        below, reached = merge_policy.level_bounds(runs[last].size)
         start = last
         while start and runs[start - 1].size <= below:
             start -= 1

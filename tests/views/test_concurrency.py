@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from children import in_child
 from evercurrent.views.concurrency.turns import Guard, Turn
 
 LONG = 60.0
@@ -244,19 +245,6 @@ def test_a_closed_subscription_is_called_no_more_and_its_name_is_free() -> None:
 
 
 # Processes
-
-
-def in_child(run: Callable[[], None]) -> None:
-    """Run a function in a child made by ``fork``; what it raises is a failure."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            run()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

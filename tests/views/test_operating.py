@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from children import in_child
 from evercurrent.views.epochs import merge_events
 from evercurrent.views.epochs.queued import QueuedSubscription
 
@@ -267,21 +268,6 @@ class Slow:
     def __call__(self, delta: pl.DataFrame) -> None:
         assert self.may.wait(60)
         self.got.append(int(delta["_epoch"][0]))
-
-
-def in_child(run: Callable[[], None], seconds: int) -> None:
-    """Run a function in a child made by ``fork``, for so many seconds at most; what it raises is a failure."""
-    child = os.fork()
-    if not child:
-        status = 1
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(seconds)
-        try:
-            run()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def push_often(engine: ec.Engine) -> None:
@@ -573,7 +559,6 @@ def test_a_follower_ends_when_its_subscription_is_closed() -> None:
 def test_the_end_of_a_program_waits_for_what_is_in_a_queue(end: str) -> None:
     program = f"""
 import time
-import weakref
 import polars as pl
 import evercurrent as ec
 

@@ -1,0 +1,22 @@
+"""A function runs in a child of the process of a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+
+def in_child(run: Callable[[], None], seconds: int = 300) -> None:
+    """Run a function in a child made by ``fork``, for so many seconds at most; what it raises is a failure."""
+    child = os.fork()
+    if not child:
+        status = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        try:
+            run()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
