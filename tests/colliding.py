@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Keys, is_one_word, key_words
+from evercurrent.core.data.columns.kernels import Keys, is_one_word, key_words
 
 
 def colliding(columns: Sequence[pl.Series], height: int, routed: int = 0) -> Keys:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.views.timeline import Look, Recording, Timeline
+from evercurrent.views.inspection.timeline import Look, Recording, Timeline
 
 US = pl.Datetime("us")
 UTC_US = pl.Datetime("us", "UTC")

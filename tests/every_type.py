@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from evercurrent.core.columns.json_texts import json_rows
+from evercurrent.core.data.columns.json_texts import json_rows
 
 LIMIT = 1 << 63
 FLOATS = [0.0, -0.0, 1.5, 5e-324, 1.797e308, -1.797e308, float("nan"), float("inf"), float("-inf"), None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.kernels import MANY_ROWS
+from evercurrent.core.data.columns.kernels import MANY_ROWS
 
 LONG = [0.1 * k for k in range(300)]
 TEXTS = ["", "a", "A b", " pad ", "aé😀", "12", "-7", "1.5", "1e3", "2024-02-29", "2024-02-29 12:30:00", "12:30:01", "[1, 2]",

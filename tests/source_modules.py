@@ -75,8 +75,8 @@ WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES, AGGREGATE_STATES = (
         ("eventtime.triggers.kinds.Trigger",),
         ("eventtime.windows.kinds.WindowTraits", "eventtime.windows.kinds.Window"),
         ("data.clock.OwnClock",),
-        ("group.aggregates.AggregateTraits", "group.aggregates.Aggregate"),
-        ("group.aggregate_contract.AggregateState",),
+        ("operators.group.aggregates.AggregateTraits", "operators.group.aggregates.Aggregate"),
+        ("operators.group.aggregate_contract.AggregateState",),
     )
 )
 KINDS = (WATERMARKS, TRIGGERS, WINDOWS, CLOCKS, AGGREGATES, AGGREGATE_STATES)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from source_modules import LAYERS
-from test_layers import FLOORS
+from test_layers import FLOORS, PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -135,8 +135,10 @@ def test_names_that_are_quoted_are_in_the_code(page: Path) -> None:
 
 def test_each_room_has_its_section() -> None:
     headings = {folder for page in PAGES for folder, _ in sections(page)}
-    rooms = {f"{room.replace('.', '/')}/" for floor in FLOORS for room in floor}
-    folders = {room for room in rooms if (ROOT / room).is_dir()}
+    parts = {part for rows in PARTS.values() for row in rows for part in row}
+    rooms = {room for floor in FLOORS for room in floor}
+    names = {f"{each.replace('.', '/')}/" for each in rooms | parts}
+    folders = {name for name in names if (ROOT / name).is_dir()}
     assert folders - headings == set()
 
 

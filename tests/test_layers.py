@@ -41,27 +41,18 @@ from source_modules import (
 
 FLOORS = (
     # core
-    {"core.columns"},
     {"core.data"},
-    {"core.state", "core.eventtime.triggers"},
-    {
-        "core.operators",
-        "core.group",
-        "core.eventtime.watermarks",
-        "core.eventtime.sessions",
-        "core.eventtime.panes",
-        "core.eventtime.windows",
-    },
+    {"core.state"},
+    {"core.operators", "core.eventtime"},
     {"core.circuit"},
     # views
     {"views.expressions", "views.store", "views.connectors", "views.concurrency"},
     {"views.plan", "views.checkpoint", "views.sinks"},
-    {"views.dataframe", "views.compiler", "views.epochs", "views.proving"},
-    {"views.inspection", "views.timeline", "views.durability"},
-    {"views.tracing", "views.partitioned"},
+    {"views.dataframe", "views.compiler", "views.epochs"},
+    {"views.inspection", "views.durability"},
+    {"views.partitioned"},
     {"views.engine"},
-    {"views.testing", "views.apps"},
-    {"views.cli"},
+    {"views.testing", "views.apps", "views.cli"},
     # spark_bridge
     {"spark_bridge.runtime", "spark_bridge.deploy"},
     {"spark_bridge.input"},
@@ -72,8 +63,27 @@ FLOORS = (
 )
 """The rooms, floor by floor from the lowest: a module imports its own room and rooms on lower floors."""
 
+PARTS = {
+    "core.data": ({"core.data.columns"}, {"core.data"}),
+    "core.operators": ({"core.operators", "core.operators.group"},),
+    "core.eventtime": (
+        {"core.eventtime.triggers"},
+        {
+            "core.eventtime.watermarks",
+            "core.eventtime.sessions",
+            "core.eventtime.panes",
+            "core.eventtime.windows",
+        },
+    ),
+    "views.inspection": (
+        {"views.inspection", "views.inspection.proving", "views.inspection.timeline"},
+        {"views.inspection.tracing"},
+    ),
+}
+"""The rooms that consist of several folders, in the same order: a folder imports itself and folders of lower rows."""
+
 STAND_ALONE = {"core.operators"}
-"""Rooms of which no file imports another."""
+"""Folders of which no file imports another."""
 
 LIBRARIES = {
     "core": {"numpy", "polars", "pyarrow"},
@@ -162,20 +172,30 @@ def imports() -> tuple[Import, ...]:
     )
 
 
-def room_of(module: str) -> str | None:
-    """``core.state`` of ``evercurrent.core.state.run``: the deepest room that it is in; None of what is in none."""
+def place_of(module: str, rows: tuple[set[str], ...]) -> str | None:
+    """The deepest of the folders in these rows that a module is in; None of what is in none."""
     parts = module.split(".")[1:]
     names = [".".join(parts[:size]) for size in range(len(parts), 1, -1)]
-    return next((name for name in names if any(name in floor for floor in FLOORS)), None)
+    return next((name for name in names if any(name in row for row in rows)), None)
 
 
-def floor_of(room: str) -> int:
-    """On which floor a room is."""
-    return next(number for number, floor in enumerate(FLOORS) if room in floor)
+def room_of(module: str) -> str | None:
+    """``core.data`` of ``evercurrent.core.data.columns.kernels``; None of what is in no room."""
+    return place_of(module, FLOORS)
+
+
+def part_of(module: str, room: str) -> str | None:
+    """``core.data.columns`` of the same module: the folder of a room that it is in."""
+    return place_of(module, PARTS.get(room, ({room},)))
+
+
+def row_of(place: str, rows: tuple[set[str], ...]) -> int:
+    """In which row a room or a folder is."""
+    return next(number for number, row in enumerate(rows) if place in row)
 
 
 def goes_up(found: Import) -> bool:
-    """Whether an import leads to a higher layer, or to a room that is not on a lower floor."""
+    """Whether an import leads to a higher layer, or to a room that is not on a lower floor, or so inside a room."""
     if found.target.split(".")[0] != PACKAGE or not found.source_layer:
         return False
     if not found.target_layer:
@@ -185,9 +205,19 @@ def goes_up(found: Import) -> bool:
     here, there = room_of(found.module), room_of(found.target)
     if here is None:
         return False
-    if there is None or here == there:
-        return there is None or (here in STAND_ALONE and found.module != found.target)
-    return floor_of(there) >= floor_of(here)
+    if there is None or here != there:
+        return there is None or row_of(there, FLOORS) >= row_of(here, FLOORS)
+    return goes_up_inside(found, here)
+
+
+def goes_up_inside(found: Import, room: str) -> bool:
+    """Whether an import inside a room leads to a folder that is not in a lower row, or between files that stand alone."""
+    here, there = part_of(found.module, room), part_of(found.target, room)
+    if here is None or there is None:
+        return found.module != found.target
+    if here == there:
+        return here in STAND_ALONE and found.module != found.target
+    return row_of(there, PARTS[room]) >= row_of(here, PARTS[room])
 
 
 def is_spelled_wrong(found: Import) -> bool:
@@ -266,6 +296,15 @@ def test_no_cycles():
     assert " -> ".join(cycle_in(edges)) == ""
 
 
+def folders_with_files(layer: str) -> set[str]:
+    """The folders of a layer that have files beside their ``__init__``, ``core.data.columns``."""
+    return {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / layer).rglob("*.py")
+        if path.stem != "__init__" and path.parent != ROOT / layer
+    }
+
+
 def test_every_module_is_in_a_room():
     rooms = [room for floor in FLOORS for room in floor]
     assert len(rooms) == len(set(rooms))
@@ -277,6 +316,16 @@ def test_every_module_is_in_a_room():
     ]
     assert outside == [], "give their folder a place in FLOORS"
     assert {room for module in modules() if (room := room_of(module)) is not None} == set(rooms)
+
+
+def test_every_folder_of_a_room_is_in_a_row():
+    assert set(PARTS) <= {room for floor in FLOORS for room in floor}
+    parts = [part for rows in PARTS.values() for row in rows for part in row]
+    assert len(parts) == len(set(parts))
+    folders = {folder for layer in LAYERS for folder in folders_with_files(layer)}
+    rooms = {room for floor in FLOORS for room in floor}
+    assert folders <= rooms | set(parts), "give them a row in PARTS"
+    assert set(parts) <= folders
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -325,7 +374,14 @@ def one(module: str, source: str, file: str = "x.py") -> Import:
         ("core.data.delta", "from .. import Delta"),
         ("core.state.spine", "def late():\n    from ..operators.join import Join"),
         ("core.operators.join", "from .distinct import Distinct"),
-        ("core.operators.join", "from ..group.group_by import GroupBy"),
+        ("core.operators.join", "from .group.group_by import GroupBy"),
+        ("core.operators.group.group_by", "from ..join import Join"),
+        ("core.data.columns.kernels", "from ..delta import Delta"),
+        ("core.eventtime.triggers.kinds", "from ..panes.panes import Panes"),
+        ("core.eventtime.panes.panes", "from ..windows.kinds import Fixed"),
+        ("core.operators.join", "from ..eventtime.triggers.kinds import Trigger"),
+        ("core.state.spine", "from ..eventtime.triggers.kinds import Trigger"),
+        ("views.inspection.why", "from .tracing.lineage import Lineage"),
         ("core.operators.join", "from ..circuit.circuit import Circuit"),
         ("core.data.schema", "import evercurrent"),
         ("core.data.schema", "import evercurrent.views"),
@@ -341,8 +397,10 @@ def test_finds_what_goes_up(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.data.delta", "from ..columns.kernels import gather"),
+        ("core.data.delta", "from .columns.kernels import gather"),
         ("core.data.delta", "from .schema import DIFF"),
+        ("core.eventtime.panes.panes", "from ..triggers.kinds import Trigger"),
+        ("views.inspection.tracing.history", "from ..tables import table"),
         ("core.operators.join", "from ..state.spine import Spine"),
         ("core.circuit.circuit", "from ..operators.join import Join"),
         ("views.engine.engine", "from evercurrent.core.circuit.circuit import Circuit"),
@@ -474,8 +532,11 @@ def test_no_module_looks_up_which_members_an_operator_or_a_kind_has():
 @pytest.mark.parametrize(
     ("family", "source"),
     [
-        (OPERATORS, "from evercurrent.core.group.group_by import GroupBy\nisinstance(x, GroupBy)"),
-        (OPERATORS, "from evercurrent.core.group.group_by import GroupBy as G\nisinstance(x, int | G)"),
+        (OPERATORS, "from evercurrent.core.operators.group.group_by import GroupBy\nisinstance(x, GroupBy)"),
+        (
+            OPERATORS,
+            "from evercurrent.core.operators.group.group_by import GroupBy as G\nisinstance(x, int | G)",
+        ),
         (
             OPERATORS,
             "from evercurrent.core.operators.join import Join\nmatch x:\n    case Join():\n        pass",
@@ -502,11 +563,14 @@ def test_no_module_looks_up_which_members_an_operator_or_a_kind_has():
             CLOCKS,
             "from evercurrent.core.eventtime.windows.holds import HeldWatermark\nisinstance(x, HeldWatermark)",
         ),
-        (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\nisinstance(x, Additive)"),
-        (AGGREGATES, "from evercurrent.core.group.aggregates import Additive\ntype(x) is Additive"),
+        (
+            AGGREGATES,
+            "from evercurrent.core.operators.group.aggregates import Additive\nisinstance(x, Additive)",
+        ),
+        (AGGREGATES, "from evercurrent.core.operators.group.aggregates import Additive\ntype(x) is Additive"),
         (
             AGGREGATE_STATES,
-            "from evercurrent.core.group.head_states import HeadState\nisinstance(x, HeadState)",
+            "from evercurrent.core.operators.group.head_states import HeadState\nisinstance(x, HeadState)",
         ),
     ],
 )

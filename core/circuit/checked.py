@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from ..columns.grouping import consolidated_rows
-from ..columns.kernels import Ints, Keys
 from ..data.clock import MovedClock, Now, OwnClock, bases
+from ..data.columns.grouping import consolidated_rows
+from ..data.columns.kernels import Ints, Keys
 from ..data.delta import Delta
 from ..data.schema import DIFF, with_diff
 from ..state.channels import Channel, Finding

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from ..columns.kernels import series_of
-from ..columns.key_hash import IN_FORCE, KeyHash, in_force
 from ..data.clock import Now, mark_read
+from ..data.columns.kernels import series_of
+from ..data.columns.key_hash import IN_FORCE, KeyHash, in_force
 from ..data.delta import Delta
 from ..state.channels import Channel, Finding, Lookup
 from ..state.operator_contract import NodeId as NodeId

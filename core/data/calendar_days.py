@@ -7,7 +7,7 @@ import re
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, physical
+from .columns.kernels import Ints, physical
 from .instants import DAY
 
 _STEP = re.compile(r"([1-9]\d{0,3})(d|w|mo|q|y)")

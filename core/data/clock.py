@@ -10,7 +10,7 @@ from typing import NewType, Protocol
 
 import polars as pl
 
-from ..columns.kernels import Ints
+from .columns.kernels import Ints
 
 Epoch = NewType("Epoch", int)
 """Number of an atomic step of the engine: 1 for the first, without gaps. 0 is "before any input"."""

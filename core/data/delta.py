@@ -8,9 +8,9 @@ from weakref import ref
 import numpy as np
 import polars as pl
 
-from ..columns.combinations import group_by_columns
-from ..columns.grouping import Groups, consolidated, group, group_column
-from ..columns.kernels import (
+from .columns.combinations import group_by_columns
+from .columns.grouping import Groups, consolidated, group, group_column
+from .columns.kernels import (
     MANY_ROWS,
     Index,
     Ints,
@@ -23,8 +23,8 @@ from ..columns.kernels import (
     key_words,
     stack,
 )
-from ..columns.ownership import PushedColumns
-from ..columns.whole_columns import AnyColumn, IntColumn
+from .columns.ownership import PushedColumns
+from .columns.whole_columns import AnyColumn, IntColumn
 from .schema import DIFF, empty_delta_frame
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from ..columns.time_texts import has_offset
 from .clock import END_OF_TIME
+from .columns.time_texts import has_offset
 from .errors import InputError, PlanError
 from .instants import UNITS, instant_in_text, instant_of
 

@@ -10,9 +10,9 @@ from datetime import UTC, date, datetime, time, timedelta
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Mask, physical
-from ..columns.time_texts import has_offset, times_of_texts
 from .clock import END_OF_TIME, START_OF_TIME
+from .columns.kernels import Ints, Mask, physical
+from .columns.time_texts import has_offset, times_of_texts
 from .errors import InputError
 
 DAY = 86_400_000_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import frame_of, gather, physical
-from ..columns.whole_columns import AnyColumn
+from .columns.kernels import frame_of, gather, physical
+from .columns.whole_columns import AnyColumn
 from .delta import Delta
 from .schema import DIFF
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ..columns.kernels import Keys
 from ..data.clock import Now
+from ..data.columns.kernels import Keys
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import group
-from ..columns.kernels import gather
 from ..data.clock import Now
+from ..data.columns.grouping import group
+from ..data.columns.kernels import gather
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from ..data.tags import tagged

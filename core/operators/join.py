@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import boundaries, group
-from ..columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, is_ones, stack
-from ..columns.whole_columns import ones
 from ..data.clock import Now
+from ..data.columns.grouping import boundaries, group
+from ..data.columns.kernels import Index, Ints, Keys, Mask, expand, frame_of, gather, is_ones, stack
+from ..data.columns.whole_columns import ones
 from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF

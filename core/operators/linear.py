@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Mask, frame_of, stack, with_plain_zeros
-from ..columns.ownership import owned
-from ..columns.polars_versions import without
-from ..columns.row_values import twice, written_out
-from ..columns.whole_columns import AnyColumn, IntColumn
 from ..data.clock import Now
+from ..data.columns.kernels import Mask, frame_of, stack, with_plain_zeros
+from ..data.columns.ownership import owned
+from ..data.columns.polars_versions import without
+from ..data.columns.row_values import twice, written_out
+from ..data.columns.whole_columns import AnyColumn, IntColumn
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
 from ..data.repeated import RepeatedDelta

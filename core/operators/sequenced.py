@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, boundaries, group
-from ..columns.kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
 from ..data.clock import Now
+from ..data.columns.grouping import Groups, boundaries, group
+from ..data.columns.kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order, with_diff
 from ..data.tags import tagged

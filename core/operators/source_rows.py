@@ -9,10 +9,11 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from ..columns.directory import entries_among
-from ..columns.grouping import Groups, group
-from ..columns.json_texts import shown_row
-from ..columns.kernels import (
+from ..data.clock import Now
+from ..data.columns.directory import entries_among
+from ..data.columns.grouping import Groups, group
+from ..data.columns.json_texts import shown_row
+from ..data.columns.kernels import (
     Index,
     Ints,
     Keys,
@@ -22,8 +23,7 @@ from ..columns.kernels import (
     stack,
     with_plain_zeros,
 )
-from ..columns.marks import Marks, marked_columns, marks_of
-from ..data.clock import Now
+from ..data.columns.marks import Marks, marked_columns, marks_of
 from ..data.delta import Delta
 from ..data.errors import RetractionError
 from ..data.tags import tagged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..columns.kernels import Ints
+from ..data.columns.kernels import Ints
 from ..data.tags import tagged
 from ..state.lookup import KeyRows
 from ..state.per_key import PerKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..columns.kernels import key_words
+from ..data.columns.kernels import key_words
 from ..data.delta import Delta
 
 FEW = 256

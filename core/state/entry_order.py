@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Keys
-from ..columns.sorting import sorted_by
+from ..data.columns.kernels import Index, Keys
+from ..data.columns.sorting import sorted_by
 from ..data.schema import Order
 
 

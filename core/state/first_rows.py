@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import Groups, boundaries, group, group_columns
-from ..columns.kernels import Index, Ints, gather, key_words, stack
-from ..columns.order_words import has_order_word, order_words
+from ..data.columns.grouping import Groups, boundaries, group, group_columns
+from ..data.columns.kernels import Index, Ints, gather, key_words, stack
+from ..data.columns.order_words import has_order_word, order_words
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order
 from .lookup import first_rows, rows_change

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..columns.dense import SAMPLE, are_close
-from ..columns.directory import FROM, Deferred, Directory, GrowingDirectory, is_used
-from ..columns.kernels import Ints, Keys, Words, stack
+from ..data.columns.dense import SAMPLE, are_close
+from ..data.columns.directory import FROM, Deferred, Directory, GrowingDirectory, is_used
+from ..data.columns.kernels import Ints, Keys, Words, stack
 from .run import Layout, Run
 from .run_merge import merge
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ..columns.json_texts import printable
 from ..data.clock import Epoch
+from ..data.columns.json_texts import printable
 from ..data.recent import Recent
 from .partitioning import ONE, Route
 from .protocol import KeptIn

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Index, Ints, Keys, expand, gather, stack
+from ..data.columns.kernels import Index, Ints, Keys, expand, gather, stack
 from ..data.schema import DIFF
 from .run import Layout, Run, empty_run, make_run
 from .run_merge import words_of_parts

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.comparisons import differ
-from ..columns.directory import Directory
-from ..columns.grouping import group
-from ..columns.kernels import Index, Keys, Mask, Words, at, is_one_word, key_words
-from ..columns.key_hash import KeyHash, hashing_by
-from ..columns.marks import Marks, MarkTable
+from ..data.columns.comparisons import differ
+from ..data.columns.directory import Directory
+from ..data.columns.grouping import group
+from ..data.columns.kernels import Index, Keys, Mask, Words, at, is_one_word, key_words
+from ..data.columns.key_hash import KeyHash, hashing_by
+from ..data.columns.marks import Marks, MarkTable
 
 WORDS = (pl.Int64, pl.UInt64, pl.Float64, pl.Datetime, pl.Duration)
 """Types whose values numpy reads where they are."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..columns.kernels import FEW_VALUES
+from ..data.columns.kernels import FEW_VALUES
 from . import merge_policy
 from .gradual import AT_ONCE, GRADUAL_FROM, PART, GradualMerge, Merging, advanced, end_of, merged_in_ranges
 from .row_merge import merged_rows

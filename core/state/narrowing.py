@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..columns.kernels import Keys, expand, gather
+from ..data.columns.kernels import Keys, expand, gather
 from .run import Run
 from .run_merge import merge, words_of_parts
 from .spine import Spine, Version

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ..columns.directory import entries_among
-from ..columns.kernels import Keys, gather, stack
+from ..data.columns.directory import entries_among
+from ..data.columns.kernels import Keys, gather, stack
 from .partitioning import KeyColumns
 from .run import Layout, Run, empty_run, run_of_rows
 

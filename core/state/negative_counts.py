@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import boundaries
-from ..columns.json_texts import shown_row
-from ..columns.kernels import Index, Ints, Keys, expand, gather, physical
+from ..data.columns.grouping import boundaries
+from ..data.columns.json_texts import shown_row
+from ..data.columns.kernels import Index, Ints, Keys, expand, gather, physical
 from ..data.errors import RetractionError
 from ..data.schema import DIFF, listed
 from .row_merge import first_not_below

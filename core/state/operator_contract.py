@@ -8,8 +8,8 @@ from typing import NewType
 
 import polars as pl
 
-from ..columns.kernels import Ints, Keys, key_words
 from ..data.clock import Clock, MovedClock, Now
+from ..data.columns.kernels import Ints, Keys, key_words
 from ..data.delta import Delta
 from .channels import Channel
 from .partitioning import KeyColumns, Route

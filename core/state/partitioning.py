@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import group
-from ..columns.kernels import ROUTED_BITS, Ints, Keys, Words, key_words
-from ..columns.nulls import nulls_as
 from ..data.clock import START_OF_TIME
+from ..data.columns.grouping import group
+from ..data.columns.kernels import ROUTED_BITS, Ints, Keys, Words, key_words
+from ..data.columns.nulls import nulls_as
 from ..data.delta import Delta
 from ..data.tags import tagged
 from .snapshot import INSTANT, KEY, PAYLOAD, SECOND, SPENT, SUM, Saved

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import boundaries
-from ..columns.kernels import Ints, stack
 from ..data.clock import Now
+from ..data.columns.grouping import boundaries
+from ..data.columns.kernels import Ints, stack
 from ..data.delta import Delta
 from .lookup import KeyRows, rows_change
 from .operator_contract import Operator

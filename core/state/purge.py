@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..columns.grouping import group
-from ..columns.kernels import Keys, expand, gather, stack
+from ..data.columns.grouping import group
+from ..data.columns.kernels import Keys, expand, gather, stack
 from ..data.schema import DIFF
 from .run import Run, empty_run, make_run, run_of_groups
 from .run_merge import words_of_parts

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
-from ..columns.kernels import Keys
+from ..data.columns.kernels import Keys
 from ..data.delta import Delta
 from .spine import Spine, Version
 

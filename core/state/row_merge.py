@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import boundaries
-from ..columns.kernels import Floats, Index, Ints, Keys, Words, at, frame_of
-from ..columns.order_words import order_words
+from ..data.columns.grouping import boundaries
+from ..data.columns.kernels import Floats, Index, Ints, Keys, Words, at, frame_of
+from ..data.columns.order_words import order_words
 from ..data.schema import DIFF
 from .row_words import deferred_for
 from .run import Layout, Run, run_of_entries

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from ..columns.kernels import Index, Keys, gather, key_words
-from ..columns.key_hash import KeyHash, hashing_by, in_force
+from ..data.columns.kernels import Index, Keys, gather, key_words
+from ..data.columns.key_hash import KeyHash, hashing_by, in_force
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.dense import Places
-from ..columns.directory import FROM, Deferred, Directory, directory_of, search_distinct
-from ..columns.grouping import Groups, Segments, boundaries, differing, group
-from ..columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words, stack
-from ..columns.order_words import has_order_word, order_words
-from ..columns.sorting import sorted_by
+from ..data.columns.dense import Places
+from ..data.columns.directory import FROM, Deferred, Directory, directory_of, search_distinct
+from ..data.columns.grouping import Groups, Segments, boundaries, differing, group
+from ..data.columns.kernels import Index, Ints, Keys, Words, expand, frame_of, gather, key_words, stack
+from ..data.columns.order_words import has_order_word, order_words
+from ..data.columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
 from .entry_order import entry_order

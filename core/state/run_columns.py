@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..columns.directory import Deferred
-from ..columns.kernels import Keys, Words
+from ..data.columns.directory import Deferred
+from ..data.columns.kernels import Keys, Words
 from ..data.errors import CheckpointError
 from ..data.schema import listed
 from .run import Layout, Run

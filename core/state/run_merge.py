@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import group_stretches
-from ..columns.kernels import Index, Ints, Keys, gather, stack
+from ..data.columns.grouping import group_stretches
+from ..data.columns.kernels import Index, Ints, Keys, gather, stack
 from .row_words import RowWords, deferred_for
 from .run import Layout, Run, make_run, reduced, run_of_entries
 

@@ -16,9 +16,9 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ..columns.kernels import Ints, Keys, gather
-from ..columns.key_hash import in_force
-from ..columns.marks import marks_of
+from ..data.columns.kernels import Ints, Keys, gather
+from ..data.columns.key_hash import in_force
+from ..data.columns.marks import marks_of
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from .gradual import AT_ONCE

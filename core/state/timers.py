@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import group
-from ..columns.kernels import Index, Ints, Keys
-from ..columns.sorting import SIGN, sorted_by
+from ..data.columns.grouping import group
+from ..data.columns.kernels import Index, Ints, Keys
+from ..data.columns.sorting import SIGN, sorted_by
 from .merge_policy import to_merge
 from .partitioning import WORDS, Route
 from .snapshot import INSTANT, KEY, SECOND, SPENT, Saved

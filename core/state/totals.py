@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..columns.kernels import Ints, Keys
-from ..columns.marks import Marks
+from ..data.columns.kernels import Ints, Keys
+from ..data.columns.marks import Marks
 from ..data.schema import DIFF
 from .marked_rows import MarkedRows
 from .run import Matches, Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..columns.grouping import group
-from ..columns.kernels import Ints, frame_of, gather, keep, key_words, of_one_chunk, stack
-from ..columns.marks import marked, marked_columns, marks_of
+from ..data.columns.grouping import group
+from ..data.columns.kernels import Ints, frame_of, gather, keep, key_words, of_one_chunk, stack
+from ..data.columns.marks import marked, marked_columns, marks_of
 from ..data.schema import DIFF
 from .waiting import Chunk, Waiting
 

@@ -17,11 +17,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from ..columns.directory import entries_among
-from ..columns.grouping import group
-from ..columns.kernels import Index, Ints, Keys, frame_of, gather, is_one_word, key_words, of_one_chunk, stack
-from ..columns.key_hash import KeyHash, hashing_by
-from ..columns.marks import Marks, first_of_each, marked
+from ..data.columns.directory import entries_among
+from ..data.columns.grouping import group
+from ..data.columns.kernels import (
+    Index,
+    Ints,
+    Keys,
+    frame_of,
+    gather,
+    is_one_word,
+    key_words,
+    of_one_chunk,
+    stack,
+)
+from ..data.columns.key_hash import KeyHash, hashing_by
+from ..data.columns.marks import Marks, first_of_each, marked
 from ..data.schema import DIFF
 from .marked_rows import Candidates, MarkedRows
 from .merge_policy import to_merge

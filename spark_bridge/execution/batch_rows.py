@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from evercurrent.core.columns.kernels import Ints
 from evercurrent.core.data.clock import Epoch
+from evercurrent.core.data.columns.kernels import Ints
 from evercurrent.core.data.halving import Span
 from evercurrent.core.state.ledger import Refused
 from evercurrent.views.epochs.refusing import NOT_COMPUTED

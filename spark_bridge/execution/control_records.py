@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from evercurrent.core.columns.plain_values import NotPlainError, decoded, encoded
+from evercurrent.core.data.columns.plain_values import NotPlainError, decoded, encoded
 from evercurrent.core.data.errors import CheckpointError, CheckpointWarning, CorruptFileError, InputError
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint.begun import next_batch

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.kernels import Ints
+from evercurrent.core.data.columns.kernels import Ints
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Refused
 from evercurrent.views.checkpoint import Pieces

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather
+from evercurrent.core.data.columns.kernels import gather
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 CHANGE_TYPE = "_change_type"

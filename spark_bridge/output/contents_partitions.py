@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from pyspark.sql.datasource import InputPartition
 
-from evercurrent.core.columns.kernels import gather, stack
+from evercurrent.core.data.columns.kernels import gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import EpochGoneError
 from evercurrent.core.data.schema import EPOCH

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import LossyValueError, exactly, may_hold
-from evercurrent.core.columns.polars_versions import MAP, is_map
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly, may_hold
+from evercurrent.core.data.columns.polars_versions import MAP, is_map
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.views.connectors.arrow_tables import as_table

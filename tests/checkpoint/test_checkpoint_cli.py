@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import evercurrent as ec
 from commit_cadence import each_epoch_committed
 from durability.kept_programs import STATES
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS
 from evercurrent.views.cli import app
 
 

@@ -22,8 +22,8 @@ from checkpoint.test_rebucket import check, positioned, require_cut
 from durability.every_operator import EVERY_OPERATOR
 from durability.kept_programs import STATES
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.columns.kernels import Keys
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, hashing_by
+from evercurrent.core.data.columns.kernels import Keys
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, hashing_by
 from evercurrent.core.state.run import Layout, make_run
 from evercurrent.core.state.run_columns import columns_of_run
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord, merging

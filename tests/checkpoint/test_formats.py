@@ -22,8 +22,8 @@ from checkpoint.test_rebucket import check, positioned
 from durability.every_operator import EVERY_OPERATOR
 from durability.kept_programs import STATES, STATES_IN_2, KeptProgram
 from durability.timed import Timed
-from evercurrent.core.columns import key_hash
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS
+from evercurrent.core.data.columns import key_hash
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, OURS
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.views.checkpoint import CommitLog, Pieces
 from evercurrent.views.checkpoint.compacting import compact

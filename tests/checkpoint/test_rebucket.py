@@ -20,7 +20,7 @@ from commit_cadence import each_epoch_committed
 from durability.every_operator import EVERY_OPERATOR
 from durability.timed import Timed
 from eventtime.pipelines import Both, Run, runs
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.partitioning import Route, bucket_of
 from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, StateRecord

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from checkpoint.memory_store import MemoryStore
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.run import Layout, Run, make_run
 from evercurrent.core.state.snapshot import Saved

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state import run as runs
 from evercurrent.core.state.run import Layout, Run, make_run

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-from evercurrent.core.columns.combinations import group_by_columns
-from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import key_words
+from evercurrent.core.data.columns.combinations import group_by_columns
+from evercurrent.core.data.columns.grouping import group
+from evercurrent.core.data.columns.kernels import key_words
 from strategies import of_profile
 
 HEIGHT = 2_000

@@ -17,8 +17,8 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import ArithmeticRefusedError
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.group import accumulators
-from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.group import accumulators
+from evercurrent.core.operators.group.group_by import GroupBy
 from strategies import of_profile
 
 COLUMNS = {

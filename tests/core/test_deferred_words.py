@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evercurrent.core.columns.kernels import Keys, key_words
-from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash, hashing_by
+from evercurrent.core.data.columns.kernels import Keys, key_words
+from evercurrent.core.data.columns.key_hash import OF_POLARS, OURS, KeyHash, hashing_by
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.narrowing import narrowed
 from evercurrent.core.state.partitioning import KeyColumns

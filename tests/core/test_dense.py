@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import evercurrent.core.columns.dense as dense
-import evercurrent.core.columns.directory as directory
-import evercurrent.core.columns.grouping as grouping
-from evercurrent.core.columns.dense import Places, integers_of, range_order, words_of
-from evercurrent.core.columns.directory import directory_of
-from evercurrent.core.columns.grouping import DenseGroups, group, group_stretches
-from evercurrent.core.columns.kernels import Keys, Words
+import evercurrent.core.data.columns.dense as dense
+import evercurrent.core.data.columns.directory as directory
+import evercurrent.core.data.columns.grouping as grouping
+from evercurrent.core.data.columns.dense import Places, integers_of, range_order, words_of
+from evercurrent.core.data.columns.directory import directory_of
+from evercurrent.core.data.columns.grouping import DenseGroups, group, group_stretches
+from evercurrent.core.data.columns.kernels import Keys, Words
 from evercurrent.core.state import run
 from evercurrent.core.state.run import Layout, Run, make_run
 from evercurrent.core.state.run_merge import merge

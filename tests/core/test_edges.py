@@ -18,7 +18,7 @@ import evercurrent as ec
 import evercurrent.core.data.delta as delta_module
 import evercurrent.core.state.lookup as reading_module
 import evercurrent.core.state.merge_policy as policy_module
-from evercurrent.core.columns.kernels import key_words
+from evercurrent.core.data.columns.kernels import key_words
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.merge_policy import FAN
 from evercurrent.core.state.run import Layout, Run, make_run

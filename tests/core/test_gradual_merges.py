@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.columns.directory as directory_module
+import evercurrent.core.data.columns.directory as directory_module
 import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.merger as merger_module
-from evercurrent.core.columns.directory import Deferred, Directory
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.directory import Deferred, Directory
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.gradual import GradualMerge
 from evercurrent.core.state.lookup import all_rows

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION
 from harness import Step, check_steps, minus, plus
 from oracle import counted
 

@@ -15,12 +15,12 @@ from polars.testing import assert_series_equal
 
 import evercurrent as ec
 from edge_values import VALUES
-from evercurrent.core.columns.kernels import series_of
-from evercurrent.core.columns.order_words import order_words, values_of
+from evercurrent.core.data.columns.kernels import series_of
+from evercurrent.core.data.columns.order_words import order_words, values_of
 from evercurrent.core.data.schema import Order
-from evercurrent.core.group.aggregates import FirstBy
-from evercurrent.core.group.heads import HeadOrder, earlier_of
 from evercurrent.core.operators.arrange import Arrange
+from evercurrent.core.operators.group.aggregates import FirstBy
+from evercurrent.core.operators.group.heads import HeadOrder, earlier_of
 from evercurrent.views.compiler.state_forms import is_read, state_forms
 from evercurrent.views.durability.plan_match import state_ids
 from strategies import of_profile

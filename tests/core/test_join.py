@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 import evercurrent as ec
-import evercurrent.core.columns.dense as dense
-import evercurrent.core.columns.directory as directory
+import evercurrent.core.data.columns.dense as dense
+import evercurrent.core.data.columns.directory as directory
 import evercurrent.core.state.run as run
 from harness import Step, check, check_steps, minus, plus
 from strategies import Case, Program, of_profile

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.group import kept_results
+from evercurrent.core.operators.group import kept_results
 from evercurrent.core.state import merger, run_merge
 
 KEYS, EPOCHS = 200, 14

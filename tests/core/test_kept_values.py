@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.group import ranked_states
+from evercurrent.core.operators.group import ranked_states
 
 KEYS, ROWS, EPOCHS = 300, 2_000, 5
 

@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-from evercurrent.core.columns import exact
+from evercurrent.core.data.columns import exact
 from evercurrent.views.expressions import known_schemas
 
 EXTREMES = np.array(

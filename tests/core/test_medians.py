@@ -16,9 +16,9 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from edge_values import VALUES
-from evercurrent.core.columns.grouping import group
+from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
-from evercurrent.core.group.ranked_states import METHODS, Ranks
+from evercurrent.core.operators.group.ranked_states import METHODS, Ranks
 from evercurrent.core.state import row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.data.columns.kernels import Keys, key_words
 from evercurrent.core.state import run_merge as runs
 from evercurrent.core.state.run import Layout, Run, make_run
 from evercurrent.core.state.run_merge import merge

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent.core.state.merge_policy as policy_module
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.run import Layout, Run, make_run
 from evercurrent.core.state.spine import Spine, Version

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evercurrent.core.columns.exact import float_limbs, float_limbs_and_squares, limbs_of, nearest, spreads
-from evercurrent.core.columns.pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
+from evercurrent.core.data.columns.exact import (
+    float_limbs,
+    float_limbs_and_squares,
+    limbs_of,
+    nearest,
+    spreads,
+)
+from evercurrent.core.data.columns.pairs import BLOCK, nearest_of_limbs, spreads_of_limbs
 
 NEAR = st.floats(-1e6, 1e6, allow_subnormal=False)
 CLOSE = st.integers(-3, 3).map(lambda steps: 1e8 + steps * 2.0**-26)

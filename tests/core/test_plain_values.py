@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal, assert_series_equal
 
-from evercurrent.core.columns.plain_values import NotPlainError, decoded, encoded
+from evercurrent.core.data.columns.plain_values import NotPlainError, decoded, encoded
 
 ZONES = st.sampled_from(
     [None, UTC, timezone(timedelta(hours=-3, seconds=7), "here"), ZoneInfo("Europe/Berlin")]

@@ -12,8 +12,8 @@ import pytest
 from polars.testing import assert_series_equal
 
 import evercurrent
-from evercurrent.core.columns import polars_versions
-from evercurrent.core.columns.sorting import sorted_by
+from evercurrent.core.data.columns import polars_versions
+from evercurrent.core.data.columns.sorting import sorted_by
 from source_modules import tree_of
 
 NESTED: dict[str, tuple[pl.DataType, list[Any]]] = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-import evercurrent.core.group.head_states as head_states
+import evercurrent.core.operators.group.head_states as head_states
 from edge_values import VALUES
-from evercurrent.core.group.aggregate_states import FirstByState
+from evercurrent.core.operators.group.aggregate_states import FirstByState
 from evercurrent.views.plan.plan import Plan
 from thinned import IS_LONG
 

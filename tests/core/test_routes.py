@@ -27,8 +27,8 @@ from driven import (
     steps_of,
 )
 from eventtime.pipelines import COLUMNS, Run, runs
-from evercurrent.core.columns.kernels import Words, key_words
 from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.columns.kernels import Words, key_words
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.windows.holds import HeldWatermark
 from evercurrent.core.state.partitioning import (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.data.columns.kernels import Keys, key_words
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.partitioning import KeyColumns

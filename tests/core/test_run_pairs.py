@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.columns.dense as dense
-import evercurrent.core.columns.directory as directory
+import evercurrent.core.data.columns.dense as dense
+import evercurrent.core.data.columns.directory as directory
 import evercurrent.core.state.run as run_module
 from colliding import colliding
-from evercurrent.core.columns.kernels import Keys, key_words
+from evercurrent.core.data.columns.kernels import Keys, key_words
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows

@@ -16,8 +16,8 @@ from hypothesis import assume, given
 import evercurrent as ec
 from driven import Driven, Step, as_columns, frame_bytes, given_back, plan_of, steps_in, steps_of, value_bytes
 from eventtime.pipelines import COLUMNS, Run, runs
-from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, UnknownClock
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.watermarks.custom import Custom

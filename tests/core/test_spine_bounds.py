@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 import evercurrent.core.state.merge_policy as policy_module
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.operators.arrange import Materialize
 from evercurrent.core.state.partitioning import KeyColumns

@@ -12,11 +12,11 @@ from hypothesis import given
 from polars.testing import assert_frame_equal
 
 import evercurrent as ec
-import evercurrent.core.columns.grouping as grouping
-import evercurrent.core.group.accumulators as accumulators
-from evercurrent.core.columns.grouping import DenseGroups, Groups, group_column
-from evercurrent.core.columns.whole_columns import AnyColumn, IntColumn, ones
-from evercurrent.core.group.accumulators import additions, contributions
+import evercurrent.core.data.columns.grouping as grouping
+import evercurrent.core.operators.group.accumulators as accumulators
+from evercurrent.core.data.columns.grouping import DenseGroups, Groups, group_column
+from evercurrent.core.data.columns.whole_columns import AnyColumn, IntColumn, ones
+from evercurrent.core.operators.group.accumulators import additions, contributions
 from strategies import of_profile
 
 ROWS = 40

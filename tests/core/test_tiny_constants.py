@@ -19,16 +19,16 @@ import polars as pl
 import pytest
 from hypothesis import assume, given
 
-import evercurrent.core.columns.dense as dense
-import evercurrent.core.columns.directory as directory_module
-import evercurrent.core.columns.grouping as grouping
-import evercurrent.core.columns.kernels as kernels
-import evercurrent.core.columns.sorting as sorting
+import evercurrent.core.data.columns.dense as dense
+import evercurrent.core.data.columns.directory as directory_module
+import evercurrent.core.data.columns.grouping as grouping
+import evercurrent.core.data.columns.kernels as kernels
+import evercurrent.core.data.columns.sorting as sorting
 import evercurrent.core.data.delta as delta_module
 import evercurrent.core.eventtime.windows.assign_windows as windows_module
-import evercurrent.core.group.accumulators as accumulators
-import evercurrent.core.group.aggregate_states as parts_module
-import evercurrent.core.group.group_by as group_module
+import evercurrent.core.operators.group.accumulators as accumulators
+import evercurrent.core.operators.group.aggregate_states as parts_module
+import evercurrent.core.operators.group.group_by as group_module
 import evercurrent.core.state.first_rows as first_rows_module
 import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.merge_policy as policy_module
@@ -40,8 +40,8 @@ import evercurrent.core.state.run as run_module
 import evercurrent.core.state.run_merge as run_merge_module
 import evercurrent.core.state.waiting as waiting_module
 from colliding import colliding
-from evercurrent.core.columns.directory import Directory, GrowingDirectory, _starts
-from evercurrent.core.columns.kernels import Index, Keys, Words
+from evercurrent.core.data.columns.directory import Directory, GrowingDirectory, _starts
+from evercurrent.core.data.columns.kernels import Index, Keys, Words
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.state.lookup import KeyRows, all_rows, first_rows, rows_change
 from evercurrent.core.state.partitioning import KeyColumns

@@ -14,9 +14,9 @@ from hypothesis import given
 import evercurrent as ec
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
-from evercurrent.core.columns.directory import entries_among
-from evercurrent.core.columns.kernels import Keys, key_words
-from evercurrent.core.columns.key_hash import in_force
+from evercurrent.core.data.columns.directory import entries_among
+from evercurrent.core.data.columns.kernels import Keys, key_words
+from evercurrent.core.data.columns.key_hash import in_force
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.marked_rows import Candidates, MarkedRows
 from evercurrent.core.state.run import Layout, make_run

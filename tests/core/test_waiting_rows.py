@@ -20,7 +20,7 @@ import evercurrent as ec
 import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
-from evercurrent.core.columns.grouping import group
+from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.lookup import first_rows_after, rows_change
 from evercurrent.core.state.partitioning import KeyColumns

@@ -16,8 +16,8 @@ import pytest
 
 import evercurrent as ec
 from durability.kept_programs import BY_OTHER_POLARS, PROGRAMS, KeptProgram, contents, shown
-from evercurrent.core.columns import key_hash
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, hashing_by
+from evercurrent.core.data.columns import key_hash
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint import CommitLog

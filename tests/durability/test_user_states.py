@@ -17,7 +17,7 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.core.data.errors import CheckpointError, InputError, PlanError
-from evercurrent.core.group.user_states import StateForm
+from evercurrent.core.operators.group.user_states import StateForm
 
 
 class Tally:

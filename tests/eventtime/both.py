@@ -5,7 +5,7 @@ from __future__ import annotations
 import evercurrent as ec
 from eventtime.pipelines import COLUMNS, Both, Run
 from evercurrent.core.circuit.checked import Checked
-from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.group.group_by import GroupBy
 from harness import assert_consolidated, circuit_of
 
 ROW = tuple(COLUMNS)

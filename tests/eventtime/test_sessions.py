@@ -16,17 +16,17 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-import evercurrent.core.columns.directory as directory_module
-import evercurrent.core.columns.grouping as grouping
-import evercurrent.core.columns.kernels as kernels
+import evercurrent.core.data.columns.directory as directory_module
+import evercurrent.core.data.columns.grouping as grouping
+import evercurrent.core.data.columns.kernels as kernels
 import evercurrent.core.eventtime.sessions.batches as batches_module
 import evercurrent.core.eventtime.sessions.cells as cells_module
 import evercurrent.core.eventtime.sessions.rows as rows_module
 import evercurrent.core.state.merge_policy as levels_module
 import evercurrent.core.state.run as run_module
 from evercurrent.core.circuit.checked import Checked
-from evercurrent.core.columns.kernels import Keys, key_words
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME, Epoch, Now
+from evercurrent.core.data.columns.kernels import Keys, key_words
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.sessions.sessions import SessionEnds, Sessions

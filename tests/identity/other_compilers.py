@@ -13,8 +13,8 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
-from evercurrent.core.group.aggregate_contract import AggregateState
-from evercurrent.core.group.aggregates import Additive, Aggregate, Custom, RecomputedAggregate
+from evercurrent.core.operators.group.aggregate_contract import AggregateState
+from evercurrent.core.operators.group.aggregates import Additive, Aggregate, Custom, RecomputedAggregate
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State
 from evercurrent.views.compiler import compiler as compiling

@@ -18,7 +18,7 @@ import pytest
 
 import evercurrent as ec
 from durability.kept_programs import BY_NAME, PROGRAMS
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS
 from identity.opening_kept import report
 from identity.renamed_package import Renaming, renamed_copy
 from started import paths

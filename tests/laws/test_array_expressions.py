@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import IntColumn
+from evercurrent.core.data.columns.row_values import RowExpressions
+from evercurrent.core.data.columns.whole_columns import IntColumn
 from evercurrent.views.expressions.array_expressions import over_arrays
 from evercurrent.views.expressions.elementwise import elementwise
 

@@ -15,7 +15,7 @@ from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.panes.unemitted import PendingRows
 from evercurrent.core.eventtime.sessions.sessions import Sessions
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
-from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.group.group_by import GroupBy
 from evercurrent.views.partitioned import workers
 
 NOON = datetime(2026, 1, 1, 12)

@@ -17,14 +17,14 @@ from polars.testing import assert_frame_equal
 from rich.console import Console
 
 import evercurrent as ec
-from evercurrent.core.columns.json_texts import json_rows, printable, shown_row
+from evercurrent.core.data.columns.json_texts import json_rows, printable, shown_row
 from evercurrent.core.data.errors import EvercurrentError, RetractionError
 from evercurrent.core.data.schema import DIFF
 from evercurrent.views.cli.tables import FittingChanges, table_of
 from evercurrent.views.connectors.delta_files import DeltaFile
 from evercurrent.views.connectors.text_files import json_rows as read_lines
 from evercurrent.views.connectors.text_files import without_text
-from evercurrent.views.timeline.labels import labels
+from evercurrent.views.inspection.timeline.labels import labels
 from every_type import Drawn, frames
 from strategies import of_profile
 

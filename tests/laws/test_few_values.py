@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-import evercurrent.core.columns.value_words as words_module
-from evercurrent.core.columns.comparisons import differ, order_words
-from evercurrent.core.columns.grouping import group
-from evercurrent.core.columns.kernels import Keys, at, is_ones, key_words, least_and_greatest, series_of
-from evercurrent.core.columns.nulls import FEW_TEXTS, nulls_in
-from evercurrent.core.columns.polars_versions import arg_sort
-from evercurrent.core.columns.sorting import sorted_by
-from evercurrent.core.columns.value_words import row_words
-from evercurrent.core.columns.whole_columns import TYPES, IntColumn
+import evercurrent.core.data.columns.value_words as words_module
+from evercurrent.core.data.columns.comparisons import differ, order_words
+from evercurrent.core.data.columns.grouping import group
+from evercurrent.core.data.columns.kernels import Keys, at, is_ones, key_words, least_and_greatest, series_of
+from evercurrent.core.data.columns.nulls import FEW_TEXTS, nulls_in
+from evercurrent.core.data.columns.polars_versions import arg_sort
+from evercurrent.core.data.columns.sorting import sorted_by
+from evercurrent.core.data.columns.value_words import row_words
+from evercurrent.core.data.columns.whole_columns import TYPES, IntColumn
 from every_type import LEAVES
 
 SIZES = [0, 1, 2, 40, FEW_TEXTS + 30]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evercurrent.core.columns import value_words
-from evercurrent.core.columns.kernels import Words, key_words
-from evercurrent.core.columns.key_hash import OF_POLARS, OURS, hashing_by
-from evercurrent.core.columns.value_words import row_words
+from evercurrent.core.data.columns import value_words
+from evercurrent.core.data.columns.kernels import Words, key_words
+from evercurrent.core.data.columns.key_hash import OF_POLARS, OURS, hashing_by
+from evercurrent.core.data.columns.value_words import row_words
 from key_values import CATALOGUE, NULL_WORD, PINNED, SPREAD, WORD, value_of, words_by_type, words_of_row
 from strategies import of_profile
 

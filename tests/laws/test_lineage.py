@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
-from evercurrent.views.tracing import indexes, scans
-from evercurrent.views.tracing.sorted_ahead import SortedAhead
+from evercurrent.views.inspection.tracing import indexes, scans
+from evercurrent.views.inspection.tracing.sorted_ahead import SortedAhead
 from harness import contents
 from oracle import Bag, freeze
 from retained_case import declared, engine_after

@@ -30,9 +30,9 @@ from typer.testing import CliRunner
 
 import evercurrent as ec
 from commit_cadence import commits_put_off
-from evercurrent.core.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import EpochGoneError, EvercurrentError
-from evercurrent.core.group.user_states import StateForm
+from evercurrent.core.operators.group.user_states import StateForm
 from evercurrent.spark_bridge.execution.attempts import REQUESTS
 from evercurrent.spark_bridge.execution.control_records import Attempt
 from evercurrent.spark_bridge.execution.jobs import Setup

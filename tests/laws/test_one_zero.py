@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import evercurrent as ec
-from evercurrent.core.columns.kernels import with_plain_zeros
+from evercurrent.core.data.columns.kernels import with_plain_zeros
 
 FLOATS = st.sampled_from([-0.0, 0.0, 1.5, float("nan"), float("-inf"), None])
 

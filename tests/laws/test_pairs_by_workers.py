@@ -16,8 +16,8 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.columns.kernels import key_words
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.kernels import key_words
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.state.partitioning import bucket_of

@@ -20,7 +20,7 @@ from hypothesis import assume, example, given
 import evercurrent as ec
 from durability.kept_programs import FUNCTIONS, STATES, KeptProgram, contents
 from evercurrent.core.data.errors import ArithmeticRefusedError, CheckpointError
-from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.group.group_by import GroupBy
 from evercurrent.views.durability.plan_match import PlanMatch
 from harness import frame_of_entries
 from identity.editing import App, edited, positive, rows_of

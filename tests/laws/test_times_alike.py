@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evercurrent as ec
-from evercurrent.core.columns.time_texts import times_of_texts
+from evercurrent.core.data.columns.time_texts import times_of_texts
 from evercurrent.views.connectors.text_files import csv_rows, json_rows
 
 BERLIN = ZoneInfo("Europe/Berlin")

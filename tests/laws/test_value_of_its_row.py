@@ -18,12 +18,12 @@ import polars.selectors as cs
 import pyarrow as pa
 import pytest
 
-from evercurrent.core.columns.polars_versions import SHUFFLED, VERSION
-from evercurrent.core.columns.row_values import has_element_expression
+from evercurrent.core.data.columns.polars_versions import SHUFFLED, VERSION
+from evercurrent.core.data.columns.row_values import has_element_expression
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 from evercurrent.views.compiler.builder import selecting
 from evercurrent.views.expressions import output_schema, row_expressions
 from evercurrent.views.expressions.elementwise import elementwise

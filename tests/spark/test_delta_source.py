@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 pytest.importorskip("pyspark")
 
 import evercurrent as ec
-from evercurrent.core.columns.polars_versions import MAP
+from evercurrent.core.data.columns.polars_versions import MAP
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError
 from evercurrent.spark_bridge.output import delta_readers
 from evercurrent.spark_bridge.output.delta_options import read_options

@@ -18,7 +18,7 @@ import evercurrent as ec
 from commit_cadence import commits_put_off, each_epoch_committed
 from evercurrent import spark_bridge
 from evercurrent.core.data.errors import CheckpointError, EpochGoneError, InputError, PlanError
-from evercurrent.core.group.group_by import GroupBy
+from evercurrent.core.operators.group.group_by import GroupBy
 from evercurrent.views.checkpoint import CommitLog
 from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.partitioned.checkpoint_reader import CheckpointReader

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-from evercurrent.core.columns.polars_versions import MAP
+from evercurrent.core.data.columns.polars_versions import MAP
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.spark_bridge.runtime.spark_types import (
     arrow_schema,

@@ -25,7 +25,7 @@ import bank
 import evercurrent as ec
 from durability.kept_programs import PROGRAMS as KEPT
 from durability.kept_programs import KeptProgram, contents, declare_states, push_states
-from evercurrent.core.columns.key_hash import OURS
+from evercurrent.core.data.columns.key_hash import OURS
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.views.checkpoint.verifying import verify
 from evercurrent.views.compiler.compiler import compile_plan

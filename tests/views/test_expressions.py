@@ -14,8 +14,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.group.accumulators import KINDS
-from evercurrent.core.group.aggregates import (
+from evercurrent.core.operators.group.accumulators import KINDS
+from evercurrent.core.operators.group.aggregates import (
     Additive,
     Aggregate,
     Aggregation,

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.tracing.indexes import Span
-from evercurrent.views.tracing.stages import span_above
+from evercurrent.views.inspection.tracing.indexes import Span
+from evercurrent.views.inspection.tracing.stages import span_above
 
 START = datetime(2026, 1, 1)
 AT = "2026-01-01T12:00:00Z"

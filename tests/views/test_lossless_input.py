@@ -13,7 +13,7 @@ import pyarrow.compute as pc  # noqa: F401 (the hints use it)
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.columns.polars_versions import MAP
+from evercurrent.core.data.columns.polars_versions import MAP
 
 pd = pytest.importorskip("pandas")
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.columns.polars_versions import MAP
+from evercurrent.core.data.columns.polars_versions import MAP
 
 pytestmark = pytest.mark.skipif(MAP is None, reason="a polars without maps")
 

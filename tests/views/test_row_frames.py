@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from evercurrent.views.proving.row_frames import is_among
+from evercurrent.views.inspection.proving.row_frames import is_among
 from every_type import LEAVES
 
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.views.tracing import scans
-from evercurrent.views.tracing.scans import Scan, ScannedPart, fingerprints
+from evercurrent.views.inspection.tracing import scans
+from evercurrent.views.inspection.tracing.scans import Scan, ScannedPart, fingerprints
 
 MANY = 200_000
 """More numbers than there are fingerprints."""

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.columns.key_hash import OF_POLARS, OURS, KeyHash
 from evercurrent.views.dataframe.package_hints import NAMES
 from evercurrent.views.dataframe.pandas_hints import OF_PANDAS
 from evercurrent.views.dataframe.spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS

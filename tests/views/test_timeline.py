@@ -35,15 +35,15 @@ from drawings import (
 )
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
 from evercurrent.core.data.errors import PlanError
-from evercurrent.views.timeline import Look, Recording, Timeline, png
-from evercurrent.views.timeline import timeline as timeline_module
-from evercurrent.views.timeline.axes import ClockFace, Scale
-from evercurrent.views.timeline.dots import dots_of
-from evercurrent.views.timeline.labels import labels
-from evercurrent.views.timeline.panes import Pane, panes_of
-from evercurrent.views.timeline.placing import Box, Placing
-from evercurrent.views.timeline.recording import instants
-from evercurrent.views.timeline.svg import MINUS, TIMES
+from evercurrent.views.inspection.timeline import Look, Recording, Timeline, png
+from evercurrent.views.inspection.timeline import timeline as timeline_module
+from evercurrent.views.inspection.timeline.axes import ClockFace, Scale
+from evercurrent.views.inspection.timeline.dots import dots_of
+from evercurrent.views.inspection.timeline.labels import labels
+from evercurrent.views.inspection.timeline.panes import Pane, panes_of
+from evercurrent.views.inspection.timeline.placing import Box, Placing
+from evercurrent.views.inspection.timeline.recording import instants
+from evercurrent.views.inspection.timeline.svg import MINUS, TIMES
 
 EARLY, ON_TIME, LATE = "#d68a0c", "#2a72b5", "#b0307a"
 

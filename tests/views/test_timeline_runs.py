@@ -14,10 +14,10 @@ import evercurrent as ec
 from drawings import US, UTC_US, Drawn, at, on
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.views.cli import app
-from evercurrent.views.timeline import Choice, Recording, SourceRows, timeline_of
-from evercurrent.views.timeline import timeline as timeline_module
-from evercurrent.views.timeline.gathering import gathered
-from evercurrent.views.timeline.svg import MINUS
+from evercurrent.views.inspection.timeline import Choice, Recording, SourceRows, timeline_of
+from evercurrent.views.inspection.timeline import timeline as timeline_module
+from evercurrent.views.inspection.timeline.gathering import gathered
+from evercurrent.views.inspection.timeline.svg import MINUS
 
 SOURCE = pl.DataFrame(
     {

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 import evercurrent as ec
 from evercurrent.views.cli import app
-from evercurrent.views.timeline import Timeline
-from evercurrent.views.timeline.placing import Box
-from evercurrent.views.timeline.rectangles import AT_EDGE, HIDDEN
-from evercurrent.views.timeline.style import TEXT_SIZE
-from evercurrent.views.timeline.svg import width as text_width
+from evercurrent.views.inspection.timeline import Timeline
+from evercurrent.views.inspection.timeline.placing import Box
+from evercurrent.views.inspection.timeline.rectangles import AT_EDGE, HIDDEN
+from evercurrent.views.inspection.timeline.style import TEXT_SIZE
+from evercurrent.views.inspection.timeline.svg import width as text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 NINE = datetime(2026, 1, 1, 9)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from evercurrent.core.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, KeyHash
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
 from evercurrent.core.data.schema import listed
 

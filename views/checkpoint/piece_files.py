@@ -11,7 +11,7 @@ from itertools import groupby
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.key_hash import OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.columns.key_hash import OF_POLARS, OURS, KeyHash
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, first_line
 
 from ..connectors.arrow_tables import as_table

@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.key_hash import KeyHash
+from evercurrent.core.data.columns.key_hash import KeyHash
 from evercurrent.core.data.errors import CorruptFileError, NameTakenError
 from evercurrent.core.data.schema import DIFF, EPOCH
 

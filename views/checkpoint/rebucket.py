@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.eventtime.windows.holds import held_at_of, is_held, with_held_at

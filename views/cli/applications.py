@@ -45,8 +45,13 @@ import polars as pl
 from evercurrent.core.data.errors import EvercurrentError
 from evercurrent.core.data.schema import listed
 
-from .. import apps
 from ..engine.engine import Engine
+
+BUNDLED = "evercurrent.views.apps"
+"""The package of the bundled applications, which are loaded by name as any other."""
+
+PACKAGE_FOLDER = Path(__file__).parents[2]
+BUNDLED_FOLDER = PACKAGE_FOLDER / "views" / "apps"
 
 Made = Iterable[tuple[str, pl.DataFrame] | tuple[str, pl.DataFrame, datetime]]
 Inputs = Callable[[int], Made]
@@ -147,7 +152,7 @@ def file_of(name: str) -> Path:
     path = Path(name)
     if path.suffix == ".py" and path.is_file():
         return path
-    module = sys.modules.get(name) or sys.modules.get(f"{apps.__name__}.{name}")
+    module = sys.modules.get(name) or sys.modules.get(f"{BUNDLED}.{name}")
     file = getattr(module, "__file__", None)
     if file is None:
         raise ApplicationError(f"{name}: --reload watches a Python file; give APP as the path of one")
@@ -206,8 +211,8 @@ def _check_columns(application: Application) -> None:
 
 def bundled() -> Iterator[tuple[str, str]]:
     """Yield the name and the one-line description of each application in ``evercurrent.views.apps``."""
-    for module_info in pkgutil.iter_modules(apps.__path__):
-        module = importlib.import_module(f"{apps.__name__}.{module_info.name}")
+    for module_info in pkgutil.iter_modules([str(BUNDLED_FOLDER)]):
+        module = importlib.import_module(f"{BUNDLED}.{module_info.name}")
         if hasattr(module, "engine"):
             yield module_info.name, (module.__doc__ or "").strip().partition("\n")[0]
 
@@ -222,8 +227,8 @@ def _module(name: str, again: bool) -> ModuleType:
                 f"{name}: this is not a Python file; give the path of one that ends in .py"
             )
         return _guarded(name, lambda: _of_file(path))
-    if name in {bundled_module.name for bundled_module in pkgutil.iter_modules(apps.__path__)}:
-        return _guarded(name, lambda: _imported(f"{apps.__name__}.{name}", again))
+    if name in {bundled_module.name for bundled_module in pkgutil.iter_modules([str(BUNDLED_FOLDER)])}:
+        return _guarded(name, lambda: _imported(f"{BUNDLED}.{name}", again))
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not _guarded(name, lambda: _is_module(name)):
@@ -289,10 +294,9 @@ def _guarded(name: str, load: Callable[[], Result]) -> Result:
 def _raised_at(error: Exception) -> str:
     """Name the innermost line of the application, not of evercurrent nor of Python's import machinery."""
     lines = traceback.extract_tb(error.__traceback__)
-    ours = Path(apps.__path__[0]).parents[1]  # apps, views, evercurrent
     theirs = [
         line
         for line in lines
-        if not line.filename.startswith("<") and not Path(line.filename).is_relative_to(ours)
+        if not line.filename.startswith("<") and not Path(line.filename).is_relative_to(PACKAGE_FOLDER)
     ]
     return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""

@@ -27,7 +27,7 @@ from ..checkpoint.sizes import StateSize, commit_sizes, state_sizes
 from ..checkpoint.sweeping import least_age
 from ..checkpoint.verifying import verify as verified
 from ..epochs.reader_keys import shown_key
-from ..proving.proof import Proofs
+from ..inspection.proving.proof import Proofs
 from ..store import Store, store_at
 from .applications import load
 from .commands import Commands, OneCommand

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from evercurrent.core.columns.json_texts import as_text, is_far
+from evercurrent.core.data.columns.json_texts import as_text, is_far
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 

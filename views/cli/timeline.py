@@ -10,8 +10,8 @@ from rich.console import Console
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 
-from ..timeline.of_view import pane_keys
-from ..timeline.timeline import require_suffix
+from ..inspection.timeline.of_view import pane_keys
+from ..inspection.timeline.timeline import require_suffix
 from .applications import Application, ApplicationError, load
 from .guards import errors_as_sentences, stoppable
 from .inputs import feed_of, texts_by_name

@@ -7,15 +7,15 @@ from dataclasses import replace
 import polars as pl
 
 from evercurrent.core.data.schema import Order
-from evercurrent.core.group.accumulators import AdditiveState
-from evercurrent.core.group.aggregate_states import (
+from evercurrent.core.operators.group.accumulators import AdditiveState
+from evercurrent.core.operators.group.aggregate_states import (
     FirstByState,
     InputState,
     RecomputedState,
     RecomputedUserState,
     RetractableAggregate,
 )
-from evercurrent.core.group.aggregates import (
+from evercurrent.core.operators.group.aggregates import (
     Additive,
     Column,
     Custom,
@@ -24,12 +24,12 @@ from evercurrent.core.group.aggregates import (
     RecomputedAggregate,
     SuppliedValue,
 )
-from evercurrent.core.group.head_states import HeadState
-from evercurrent.core.group.heads import HeadOrder
-from evercurrent.core.group.making import GroupRows as GroupRows
-from evercurrent.core.group.making import Made, made_for
-from evercurrent.core.group.ranked_states import RANKED, RankedState
-from evercurrent.core.group.user_states import StateForm
+from evercurrent.core.operators.group.head_states import HeadState
+from evercurrent.core.operators.group.heads import HeadOrder
+from evercurrent.core.operators.group.making import GroupRows as GroupRows
+from evercurrent.core.operators.group.making import Made, made_for
+from evercurrent.core.operators.group.ranked_states import RANKED, RankedState
+from evercurrent.core.operators.group.user_states import StateForm
 from evercurrent.core.state.partitioning import KeyColumns
 
 from ..expressions.elementwise import elementwise

@@ -11,23 +11,23 @@ import polars as pl
 from evercurrent.core.circuit.circuit import Circuit, Deltas, NodeId
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
-from evercurrent.core.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
-from evercurrent.core.columns.row_values import RowExpressions
-from evercurrent.core.columns.whole_columns import AnyColumn, IntColumn
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
+from evercurrent.core.data.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
+from evercurrent.core.data.columns.row_values import RowExpressions
+from evercurrent.core.data.columns.whole_columns import AnyColumn, IntColumn
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF, empty_frame
 from evercurrent.core.eventtime.panes.panes import Panes
 from evercurrent.core.eventtime.watermarks.source_clock import SourceClock
 from evercurrent.core.eventtime.windows.window_tracker import TrackWindows
-from evercurrent.core.group.aggregate_contract import AggregateState
-from evercurrent.core.group.aggregates import (
+from evercurrent.core.operators.arrange import Arrange
+from evercurrent.core.operators.distinct import Distinct as DistinctRows
+from evercurrent.core.operators.group.aggregate_contract import AggregateState
+from evercurrent.core.operators.group.aggregates import (
     Aggregate,
     Column,
 )
-from evercurrent.core.group.group_by import GroupBy
-from evercurrent.core.operators.arrange import Arrange
-from evercurrent.core.operators.distinct import Distinct as DistinctRows
+from evercurrent.core.operators.group.group_by import GroupBy
 from evercurrent.core.operators.linear import ColumnFunction, Linear, MaskFunction
 from evercurrent.core.operators.sequenced import SequencedUpsert
 from evercurrent.core.state.channels import Finding

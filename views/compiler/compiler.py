@@ -9,10 +9,10 @@ import polars as pl
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.circuit.stages import cut, mark_routes
-from evercurrent.core.columns.kernels import frame_of, with_plain_zeros
+from evercurrent.core.data.columns.kernels import frame_of, with_plain_zeros
 from evercurrent.core.eventtime.watermarks.source_clock import Arrive, RefuseUntimed, SourceClock
-from evercurrent.core.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.arrange import KeyCounts, Materialize
+from evercurrent.core.operators.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.operators.join import Join as JoinOperator
 from evercurrent.core.operators.join import JoinSide
 from evercurrent.core.operators.linear import FrameFunction, Linear

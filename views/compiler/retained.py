@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather, keep, stack
+from evercurrent.core.data.columns.kernels import gather, keep, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.instants import instants_in
 from evercurrent.core.data.schema import DIFF

@@ -29,8 +29,8 @@ from evercurrent.core.eventtime.windows.lateness import (
 from evercurrent.core.eventtime.windows.merging import MergeWindows
 from evercurrent.core.eventtime.windows.row_windows import WindowByKey, layout_of, rewindow
 from evercurrent.core.eventtime.windows.window_tracker import Tracking, TrackWindows
-from evercurrent.core.group.aggregates import Column, SuppliedValue
-from evercurrent.core.group.group_by import GroupBy, GroupSpec
+from evercurrent.core.operators.group.aggregates import Column, SuppliedValue
+from evercurrent.core.operators.group.group_by import GroupBy, GroupSpec
 from evercurrent.core.state.negative_counts import NeverBelowZero
 from evercurrent.core.state.protocol import State
 

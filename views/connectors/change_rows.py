@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Mask
+from evercurrent.core.data.columns.kernels import Mask
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.data.tags import tagged

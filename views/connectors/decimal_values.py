@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.lossless import as_type
+from evercurrent.core.data.columns.lossless import as_type
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """The texts that are read as decimals."""

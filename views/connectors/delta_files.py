@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from evercurrent.core.columns.json_texts import has_bytes, json_rows
+from evercurrent.core.data.columns.json_texts import has_bytes, json_rows
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import listed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import as_type, in_utc, may_hold
+from evercurrent.core.data.columns.lossless import as_type, in_utc, may_hold
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed, with_diff
 

@@ -7,8 +7,8 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import LossyValueError, as_type, may_hold
-from evercurrent.core.columns.polars_versions import is_map
+from evercurrent.core.data.columns.lossless import LossyValueError, as_type, may_hold
+from evercurrent.core.data.columns.polars_versions import is_map
 
 Origin = Literal["polars", "pandas", "arrow", "python", "spark"]
 """The library that pushed rows come from."""

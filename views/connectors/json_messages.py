@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Mask
+from evercurrent.core.data.columns.kernels import Mask
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.halving import bad_places
 

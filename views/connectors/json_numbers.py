@@ -1,6 +1,6 @@
 """Lines of JSON are read in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity".
 
-JSON has no such numbers, and our own files have them as texts (``core/columns/json_texts.py``). pyarrow reads them without
+JSON has no such numbers, and our own files have them as texts (``core/data/columns/json_texts.py``). pyarrow reads them without
 quotes. But a column of texts may hold the same texts: so columns with floats are read from lines without these quotes, and
 all others from the lines as they are.
 """

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.lossless import as_type, with_leaves
-from evercurrent.core.columns.polars_versions import of_arrow
-from evercurrent.core.columns.time_texts import READ_AS, times_of_texts
+from evercurrent.core.data.columns.lossless import as_type, with_leaves
+from evercurrent.core.data.columns.polars_versions import of_arrow
+from evercurrent.core.data.columns.time_texts import READ_AS, times_of_texts
 from evercurrent.core.data.instants import in_utc
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.json_texts import as_text
-from evercurrent.core.columns.lossless import LossyValueError, as_type, exactly
-from evercurrent.core.columns.ownership import owned, owned_arrow
-from evercurrent.core.columns.time_texts import READ_AS
+from evercurrent.core.data.columns.json_texts import as_text
+from evercurrent.core.data.columns.lossless import LossyValueError, as_type, exactly
+from evercurrent.core.data.columns.ownership import owned, owned_arrow
+from evercurrent.core.data.columns.time_texts import READ_AS
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import columns_are, listed, with_diff

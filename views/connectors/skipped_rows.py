@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import csv as pa_csv
 
-from evercurrent.core.columns.kernels import Ints, Mask
+from evercurrent.core.data.columns.kernels import Ints, Mask
 from evercurrent.core.data.halving import bad_places
 from evercurrent.core.data.schema import DIFF
 

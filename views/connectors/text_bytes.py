@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.columns.json_texts import any_leaf
+from evercurrent.core.data.columns.json_texts import any_leaf
 from evercurrent.core.data.errors import InputError
 
 FEW = 32

@@ -15,7 +15,7 @@ from polars.datatypes import DataTypeClass
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
-from evercurrent.core.columns.time_texts import READ_AS
+from evercurrent.core.data.columns.time_texts import READ_AS
 from evercurrent.core.data.schema import DIFF, listed
 
 from .file_columns import WHICH_DIFF

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import MANY_ROWS, Ints, frame_of
-from evercurrent.core.columns.lossless import LossyValueError, exactly
-from evercurrent.core.columns.ownership import PushedColumns, owned_columns
-from evercurrent.core.columns.whole_columns import ones
+from evercurrent.core.data.columns.kernels import MANY_ROWS, Ints, frame_of
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.columns.ownership import PushedColumns, owned_columns
+from evercurrent.core.data.columns.whole_columns import ones
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed

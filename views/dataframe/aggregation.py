@@ -19,8 +19,8 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame, listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import Aggregation, Column, Custom
-from evercurrent.core.group.user_states import Serializer
+from evercurrent.core.operators.group.aggregates import Aggregation, Column, Custom
+from evercurrent.core.operators.group.user_states import Serializer
 
 from ..expressions import (
     arguments,

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Mask
-from evercurrent.core.columns.lossless import LossyValueError, exactly, may_hold
 from evercurrent.core.data.clock import Epoch
+from evercurrent.core.data.columns.kernels import Mask
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly, may_hold
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.halving import bad_places

@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.tags import tagged
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 from evercurrent.core.operators.join import JoinKind
 
 from ..expressions import column_names, row_expressions

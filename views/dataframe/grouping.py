@@ -8,7 +8,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import Order, counted, listed
-from evercurrent.core.group.aggregates import Aggregation, Column
+from evercurrent.core.operators.group.aggregates import Aggregation, Column
 
 from ..expressions import Expression, column_names, compared_columns, output_schema
 from ..plan.nodes import Group, Top

@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import GrowthWarning, PlanError
 from evercurrent.core.data.schema import listed, require_columns, require_texts
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 from evercurrent.core.operators.join import JoinColumn
 
 from ..expressions import Expression, compared_columns

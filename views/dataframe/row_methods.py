@@ -17,7 +17,7 @@ from evercurrent.core.data.schema import (
     require_characters,
     require_columns,
 )
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 
 from ..expressions import (
     Expression,

@@ -16,8 +16,8 @@ from evercurrent.core.eventtime.windows.kinds import (
     Window,
 )
 from evercurrent.core.eventtime.windows.window_tracker import TRIGGER_INPUT
-from evercurrent.core.group.accumulators import KINDS
-from evercurrent.core.group.aggregates import Aggregation, Column
+from evercurrent.core.operators.group.accumulators import KINDS
+from evercurrent.core.operators.group.aggregates import Aggregation, Column
 
 from ..expressions import compared_columns, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing

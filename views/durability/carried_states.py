@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from evercurrent.core.circuit.circuit import Node, NodeId
-from evercurrent.core.columns.kernels import column_of_words, is_one_word, key_words
-from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.columns.kernels import column_of_words, is_one_word, key_words
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State

@@ -19,8 +19,8 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.snapshot import Saved

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.data.schema import DIFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.ledger import Ledger
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evercurrent.core.group.user_states import PICKLES_REFUSED, StateUnreadableError
+from evercurrent.core.operators.group.user_states import PICKLES_REFUSED, StateUnreadableError
 from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import Commit, CommitLog, Saver

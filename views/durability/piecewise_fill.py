@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.columns.kernels import stack
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import ArithmeticRefusedError, PlanError
 from evercurrent.core.state.ledger import Ledger

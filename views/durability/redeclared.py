@@ -7,8 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.kernels import stack
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, PlanError
 from evercurrent.core.state.ledger import Ledger

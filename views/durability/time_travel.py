@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather, stack
+from evercurrent.core.data.columns.kernels import gather, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import EpochGoneError
 from evercurrent.core.data.schema import EPOCH

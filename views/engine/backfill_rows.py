@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.kernels import has_floats, stack, with_plain_zeros
+from evercurrent.core.data.columns.kernels import has_floats, stack, with_plain_zeros
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.instants import instants_in

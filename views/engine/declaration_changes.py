@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Epoch
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError
 

@@ -30,9 +30,9 @@ from ..epochs.history import Retain
 from ..epochs.queued import queued_of
 from ..epochs.run_log import RunRecorder
 from ..inspection.explain import engine_html
+from ..inspection.tracing.indexes import Indexes
 from ..plan.nodes import SourceKind
 from ..plan.plan import Plan
-from ..tracing.indexes import Indexes
 from .epoch_runner import Running
 from .fills import OnProgress
 from .live_declarations import LiveDeclarations

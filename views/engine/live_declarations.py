@@ -15,14 +15,14 @@ from evercurrent.core.data.errors import InputError, PlanError
 from ..checkpoint import Checkpoint, CommitLog
 from ..dataframe.source import Source
 from ..epochs.history import Retain
-from ..tracing.indexes import Indexes
+from ..inspection.tracing.indexes import Indexes
 from .declarations import Declarations
 from .served_views import ServedViews
 
 if TYPE_CHECKING:
-    from ..proving.proof import Proof, Proofs
-    from ..tracing.history import History
-    from ..tracing.lineage import Lineage
+    from ..inspection.proving.proof import Proof, Proofs
+    from ..inspection.tracing.history import History
+    from ..inspection.tracing.lineage import Lineage
     from .proving import Prover
     from .tracing import Tracer
 

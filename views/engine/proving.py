@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import physical, stack
+from evercurrent.core.data.columns.kernels import physical, stack
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.errors import CheckpointError, InputError
 from evercurrent.core.data.schema import DIFF, EPOCH
@@ -20,14 +20,14 @@ from evercurrent.core.eventtime.windows.end_timers import closing
 from ..compiler.builder import Compiled
 from ..dataframe.source import Source
 from ..inspection.open_windows import open_windows
+from ..inspection.proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
+from ..inspection.proving.sampling import Names, copied_from, keys_to_sample, of_sample
+from ..inspection.tracing.stages import with_keys
+from ..inspection.tracing.window_rows import late_rows
 from ..plan.declared_calls import NAMED
 from ..plan.nodes import BOUNDS, PlanId
 from ..plan.plan import Plan
 from ..plan.windowed import panes_of
-from ..proving.proof import Evaluation, Named, Proof, Proofs, Unsettled, first_epochs, proof
-from ..proving.sampling import Names, copied_from, keys_to_sample, of_sample
-from ..tracing.stages import with_keys
-from ..tracing.window_rows import late_rows
 from .published import Published
 from .view import View
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused

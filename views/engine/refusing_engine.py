@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather
 from evercurrent.core.data.clock import Epoch, Now
+from evercurrent.core.data.columns.kernels import gather
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.halving import Span
 from evercurrent.core.state.ledger import Refused

@@ -7,7 +7,7 @@ from html import escape
 
 import polars as pl
 
-from evercurrent.core.columns.json_texts import printable
+from evercurrent.core.data.columns.json_texts import printable
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 from ..epochs.history import BEFORE_ALL

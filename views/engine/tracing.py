@@ -17,15 +17,15 @@ from ..epochs.records import require_past
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
 from ..inspection.questions import WindowQueries
+from ..inspection.tracing.collected import Collections
+from ..inspection.tracing.indexes import Indexes
+from ..inspection.tracing.lineage import Lineage, chosen_rows, lineage, row_values
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
-from ..tracing.collected import Collections
-from ..tracing.indexes import Indexes
-from ..tracing.lineage import Lineage, chosen_rows, lineage, row_values
 from .published import Published
 
 if TYPE_CHECKING:
-    from ..tracing.history import History
+    from ..inspection.tracing.history import History
 
 
 class Tracer:
@@ -54,8 +54,8 @@ class Tracer:
             EpochGoneError: the changes after ``since`` are no longer kept.
         """
         # Imported here, so that a first lineage does not wait for them.
-        from ..tracing.changed import KeptChanges
-        from ..tracing.history import RowChanges, history
+        from ..inspection.tracing.changed import KeptChanges
+        from ..inspection.tracing.history import RowChanges, history
 
         require_past(view, since, now.epoch)
         where, place = f"view {view!r}", self._plan.place_of(view)
@@ -96,7 +96,7 @@ class Tracer:
         Raises:
             InputError: a value does not go with its column.
         """
-        from ..tracing.reasons import Reasons  # Imported here, for the same reason.
+        from ..inspection.tracing.reasons import Reasons  # Imported here, for the same reason.
 
         place = self._plan.place_of(view)
         lookup_values = row_values(view, self._plan[place].schema, row)

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.json_texts import printable
+from evercurrent.core.data.columns.json_texts import printable
 from evercurrent.core.data.errors import EpochGoneError, InputError, PlanError
 from evercurrent.core.data.schema import DIFF, EPOCH, counted, option_names, require_columns
 from evercurrent.core.data.tags import tagged

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.lossless import LossyValueError, exactly
+from evercurrent.core.data.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import listed, require_columns
 

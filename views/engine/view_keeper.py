@@ -15,9 +15,9 @@ from ..sinks.origin import Origin
 from .published import Published
 
 if TYPE_CHECKING:
-    from ..proving.proof import Proof
-    from ..tracing.history import History as RowHistory
-    from ..tracing.lineage import Lineage
+    from ..inspection.proving.proof import Proof
+    from ..inspection.tracing.history import History as RowHistory
+    from ..inspection.tracing.lineage import Lineage
 
 
 class ViewKeeper(Protocol):

@@ -16,11 +16,11 @@ from ..plan.plan import Plan
 from .view_keeper import ViewKeeper
 
 if TYPE_CHECKING:
-    from ..proving.proof import Proof
-    from ..timeline.of_view import Key
-    from ..timeline.timeline import Timeline
-    from ..tracing.history import History as RowHistory
-    from ..tracing.lineage import Lineage
+    from ..inspection.proving.proof import Proof
+    from ..inspection.timeline.of_view import Key
+    from ..inspection.timeline.timeline import Timeline
+    from ..inspection.tracing.history import History as RowHistory
+    from ..inspection.tracing.lineage import Lineage
 
 
 class Questions(ABC):
@@ -245,8 +245,8 @@ class Questions(ABC):
                 ``end`` that is not after ``start``.
             InputError: the view has emitted nothing for the key, or ``start`` or ``end`` is no time.
         """
-        from ..timeline.drawing import Look  # Imported here, as only drawings need it.
-        from ..timeline.of_view import timeline_of_view
+        from ..inspection.timeline.drawing import Look  # Imported here, as only drawings need it.
+        from ..inspection.timeline.of_view import timeline_of_view
 
         now = self._engine.published()
         deltas = now.deltas(self.name, now.begins(self.name))

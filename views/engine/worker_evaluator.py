@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.columns.kernels import stack
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.windows.holds import held_at_of
 from evercurrent.core.state.partitioning import ONE, in_buckets, of_buckets

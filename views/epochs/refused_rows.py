@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.json_texts import json_rows
-from evercurrent.core.columns.kernels import Index, gather
+from evercurrent.core.data.columns.json_texts import json_rows
+from evercurrent.core.data.columns.kernels import Index, gather
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import time_of
 from evercurrent.core.data.schema import DIFF, EPOCH

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import polars as pl
 
-from evercurrent.core.columns.kernels import frame_of
+from evercurrent.core.data.columns.kernels import frame_of
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import EPOCH
 

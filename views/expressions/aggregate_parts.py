@@ -9,8 +9,8 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import empty_frame, listed
-from evercurrent.core.group.accumulators import KINDS
-from evercurrent.core.group.aggregates import (
+from evercurrent.core.operators.group.accumulators import KINDS
+from evercurrent.core.operators.group.aggregates import (
     Additive,
     AdditiveKind,
     Aggregate,

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.group.aggregates import Distinct
+from evercurrent.core.operators.group.aggregates import Distinct
 
 from .aggregate_parts import COUNT, AggregateCompiler, Rows, Rules, SortKey
 from .order_insensitive import NO_ORDER

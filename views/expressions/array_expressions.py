@@ -15,9 +15,9 @@ from typing import Any
 import numpy.typing as npt
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints, Mask, physical, series_of
-from evercurrent.core.columns.nulls import nulls_in
-from evercurrent.core.columns.whole_columns import AnyColumn
+from evercurrent.core.data.columns.kernels import Ints, Mask, physical, series_of
+from evercurrent.core.data.columns.nulls import nulls_in
+from evercurrent.core.data.columns.whole_columns import AnyColumn
 
 from .polars_tree import read
 from .tree import Alias, Call, Column, Literal, Node

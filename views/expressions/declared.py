@@ -12,7 +12,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 
 from .deep_expressions import DEEPEST, require_shallow, taken_apart
 from .elementwise import elementwise

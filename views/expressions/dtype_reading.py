@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import MAP
+from evercurrent.core.data.columns.polars_versions import MAP
 
 NAMES: tuple[type[pl.DataType], ...] = (
     pl.Array, pl.Binary, pl.Boolean, pl.Categorical, pl.Date, pl.Datetime, pl.Decimal, pl.Duration, pl.Enum,

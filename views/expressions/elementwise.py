@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import SHUFFLED
-from evercurrent.core.group.aggregates import Column as OutputColumn
+from evercurrent.core.data.columns.polars_versions import SHUFFLED
+from evercurrent.core.operators.group.aggregates import Column as OutputColumn
 
 from .deep_expressions import with_room
 from .polars_tree import read

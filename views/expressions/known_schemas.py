@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import forgets_elements
+from evercurrent.core.data.columns.polars_versions import forgets_elements
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from evercurrent.core.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION
 
 from .polars_functions import FUNCTIONS
 

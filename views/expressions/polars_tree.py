@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.group.aggregates import Column as OutputColumn
+from evercurrent.core.operators.group.aggregates import Column as OutputColumn
 
 from .message_pack import unpacked
 from .polars_reader import node_of

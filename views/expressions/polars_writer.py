@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION
 
 from .message_pack import packed
 from .polars_forms import (

@@ -6,7 +6,7 @@ a whole column, are here.
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import UNSTEADY, VERSION, steady_since
+from evercurrent.core.data.columns.polars_versions import UNSTEADY, VERSION, steady_since
 from evercurrent.core.data.schema import empty_frame
 
 from .functions import ONE_VALUE, ROW_BY_ROW

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Index, Keys, Mask, gather, stack
+from evercurrent.core.data.columns.kernels import Index, Keys, Mask, gather, stack
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import listed
 from evercurrent.core.eventtime.triggers.window_columns import END, OPEN, PENDING

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.columns.json_texts import shown_values
 from evercurrent.core.data.clock import END_OF_TIME, START_OF_TIME
+from evercurrent.core.data.columns.json_texts import shown_values
 from evercurrent.core.data.instants import shown, spelled_briefly
 from evercurrent.core.eventtime.triggers.combinators import trigger_state
 from evercurrent.core.eventtime.triggers.leaves import Times, TriggerState

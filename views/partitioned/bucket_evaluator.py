@@ -11,8 +11,8 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
-from evercurrent.core.columns.kernels import Keys
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.halving import Span
 from evercurrent.core.state.ledger import Refused

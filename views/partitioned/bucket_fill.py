@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.clock import Now
+from evercurrent.core.data.columns.kernels import stack
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 
 from ..checkpoint import Commit, Pieces, StateRecord

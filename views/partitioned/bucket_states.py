@@ -14,8 +14,8 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange, Stage
-from evercurrent.core.columns.kernels import stack
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.kernels import stack
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 
 from ..checkpoint import Commit, PieceRef, Pieces, StateRecord

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import Ints
 from evercurrent.core.data.clock import MovedClock
+from evercurrent.core.data.columns.kernels import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

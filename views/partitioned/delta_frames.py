@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from evercurrent.core.columns.kernels import stack
+from evercurrent.core.data.columns.kernels import stack
 from evercurrent.core.data.schema import DIFF, EPOCH
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import polars as pl
 
-from evercurrent.core.columns.key_hash import KeyHash
+from evercurrent.core.data.columns.key_hash import KeyHash
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import NOTHING, Saved
 

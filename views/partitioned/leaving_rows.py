@@ -11,11 +11,11 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.circuit.stages import Columns, Exchange
-from evercurrent.core.columns.kernels import ROUTED_BITS, gather, key_words
-from evercurrent.core.columns.key_hash import hashing_by
+from evercurrent.core.data.columns.kernels import ROUTED_BITS, gather, key_words
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.data.schema import DIFF
-from evercurrent.core.group.partial_aggregates import ADDED_UP
+from evercurrent.core.operators.group.partial_aggregates import ADDED_UP
 from evercurrent.core.state.ledger import Ledger
 from evercurrent.core.state.partitioning import bucket_of
 

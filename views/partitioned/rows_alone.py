@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from evercurrent.core.columns.kernels import gather
 from evercurrent.core.data.clock import Epoch
+from evercurrent.core.data.columns.kernels import gather
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.halving import bad_places
 from evercurrent.core.state.ledger import Refused

@@ -11,10 +11,10 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import Circuit, NodeId
 from evercurrent.core.circuit.stages import Cut, Exchange, Stage
-from evercurrent.core.columns.kernels import Keys
-from evercurrent.core.columns.key_hash import hashing_by
 from evercurrent.core.data.allocation import give_back
 from evercurrent.core.data.clock import Epoch, MovedClock, Now
+from evercurrent.core.data.columns.kernels import Keys
+from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.eventtime.triggers.firing import NO_KEYS
 from evercurrent.core.state.ledger import Ledger, Refused

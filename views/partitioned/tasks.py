@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Exchange
-from evercurrent.core.columns.kernels import Keys
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.ledger import Refused
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from evercurrent.core.circuit.circuit import NodeId
 from evercurrent.core.circuit.stages import Cut, Stage
-from evercurrent.core.columns.kernels import Keys
-from evercurrent.core.columns.key_hash import KeyHash
+from evercurrent.core.data.columns.kernels import Keys
+from evercurrent.core.data.columns.key_hash import KeyHash
 from evercurrent.core.state.protocol import State
 
 from ..checkpoint import StateRecord

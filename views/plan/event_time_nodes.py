@@ -12,7 +12,7 @@ from evercurrent.core.data.tags import added_later, tagged
 from evercurrent.core.eventtime.panes.panes import Always, Mode
 from evercurrent.core.eventtime.triggers.kinds import EveryEpoch, Trigger
 from evercurrent.core.eventtime.windows.kinds import Window
-from evercurrent.core.group.aggregates import Aggregation, Column
+from evercurrent.core.operators.group.aggregates import Aggregation, Column
 
 from . import shapes
 from .traits import GroupTraits, Place, Traits

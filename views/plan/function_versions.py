@@ -13,7 +13,7 @@ from typing import Any
 
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.tags import not_kept, tagged
-from evercurrent.core.group.aggregates import AggregateTraits, Aggregation
+from evercurrent.core.operators.group.aggregates import AggregateTraits, Aggregation
 
 from .digests import digest_of
 from .function_digests import are_one_function

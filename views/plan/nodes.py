@@ -12,8 +12,8 @@ from evercurrent.core.circuit.placement import Placement
 from evercurrent.core.data.schema import Order
 from evercurrent.core.data.tags import added_later, tagged
 from evercurrent.core.eventtime.watermarks.kinds import Watermark
-from evercurrent.core.group.aggregates import Aggregation, Column
 from evercurrent.core.operators import linear
+from evercurrent.core.operators.group.aggregates import Aggregation, Column
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 
 from ..connectors.change_formats import ChangeFormat

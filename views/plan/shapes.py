@@ -7,7 +7,7 @@ from typing import Protocol
 
 from evercurrent.core.data.schema import Order
 from evercurrent.core.eventtime.windows.kinds import Window
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 from evercurrent.core.operators.join import JoinColumn, JoinKind
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 
 from .nodes import (
     Assign,

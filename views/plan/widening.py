@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from evercurrent.core.columns.lossless import as_type
+from evercurrent.core.data.columns.lossless import as_type
 
 UNITS = ("ms", "us", "ns")
 """Units of time, from the coarsest."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from evercurrent.core.group.aggregates import Column
+from evercurrent.core.operators.group.aggregates import Column
 
 from .nodes import EventTime, PlanId
 from .plan import Plan

@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from evercurrent.core.columns.json_texts import has_bytes, json_rows
+from evercurrent.core.data.columns.json_texts import has_bytes, json_rows
 from evercurrent.core.data.errors import SinkError
 
 from .net_changes import net_change

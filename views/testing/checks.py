@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.columns.polars_versions import without
 from evercurrent.core.data.clock import END_OF_TIME
+from evercurrent.core.data.columns.polars_versions import without
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import DIFF, listed
 from evercurrent.core.eventtime.panes.panes import PANE_INFO

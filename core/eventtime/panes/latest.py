@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.kernels import Ints, Keys, Mask, gather, key_words, stack
 from ...data.clock import Now
+from ...data.columns.grouping import group
+from ...data.columns.kernels import Ints, Keys, Mask, gather, key_words, stack
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged

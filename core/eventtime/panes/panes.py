@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ...columns.comparisons import differ
-from ...columns.grouping import group
-from ...columns.kernels import (
+from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
+from ...data.columns.comparisons import differ
+from ...data.columns.grouping import group
+from ...data.columns.kernels import (
     Index,
     Ints,
     Keys,
@@ -24,7 +25,6 @@ from ...columns.kernels import (
     physical,
     stack,
 )
-from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, Now
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged

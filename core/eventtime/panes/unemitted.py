@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.kernels import Index, Keys, frame_of, gather, key_words, physical, stack
 from ...data.clock import Now
+from ...data.columns.grouping import group
+from ...data.columns.kernels import Index, Keys, frame_of, gather, key_words, physical, stack
 from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...columns.grouping import DenseGroups, Groups, Segments, group
-from ...columns.kernels import Index, Ints, Keys, Words, key_words, physical
+from ...data.columns.grouping import DenseGroups, Groups, Segments, group
+from ...data.columns.kernels import Index, Ints, Keys, Words, key_words, physical
 from ...state.run import Run
 from .cells import Cells, Extents
 from .rows import RowState

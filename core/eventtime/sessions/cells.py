@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Keys, Mask, expand
+from ...data.columns.kernels import Index, Ints, Keys, Mask, expand
 from ...state.partitioning import CELL, LAST, ZERO, Route
 from ...state.run import Layout, Run, make_run
 from ...state.spine import Spine

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, gather
+from ...data.columns.kernels import Index, Ints, Mask, gather
 from ...data.delta import Delta
 from ...state.partitioning import KeyColumns
 from ..triggers.firing import Moves

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
 from ...data.clock import Epoch
+from ...data.columns.grouping import group
+from ...data.columns.kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
 from ...data.schema import DIFF
 from ...state.negative_counts import retracted_entries
 from ...state.partitioning import Route

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Ints, expand, stack
 from ...data.clock import Clock, Now
+from ...data.columns.kernels import Ints, expand, stack
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.channels import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ...columns.kernels import Mask
+from ...data.columns.kernels import Mask
 from ...data.instants import shown
 from .kinds import AfterWatermark, AllOf, AnyOf, Repeat, Sequence, Trigger, Until
 from .leaves import LEAVES, Times, TriggerContext, TriggerState

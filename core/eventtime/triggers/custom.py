@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Mask
-from ...columns.nulls import nulls_as
 from ...data.clock import START_OF_TIME
+from ...data.columns.kernels import Mask
+from ...data.columns.nulls import nulls_as
 from ...data.errors import InputError, first_line
 from ...data.tags import tagged
 from .kinds import Trigger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...columns.kernels import Mask
 from ...data.clock import START_OF_TIME
+from ...data.columns.kernels import Mask
 from ...data.instants import shown, spelled
 from ...data.tags import tagged
 from .kinds import Trigger

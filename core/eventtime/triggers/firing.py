@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from ...columns.directory import Directory, places_of_distinct
-from ...columns.kernels import Index, Ints, Keys, Mask, expand
+from ...data.columns.directory import Directory, places_of_distinct
+from ...data.columns.kernels import Index, Ints, Keys, Mask, expand
 from ...data.delta import Delta
 
 EARLY, ON_TIME, LATE = 0, 1, 2

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import consolidated_rows
-from ...columns.kernels import Index, Ints, Mask, physical
+from ...data.columns.grouping import consolidated_rows
+from ...data.columns.kernels import Index, Ints, Mask, physical
 from ...data.delta import Delta
 from .firing import Merging
 from .kinds import Trigger

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...columns.kernels import Ints, Mask
 from ...data.clock import START_OF_TIME
+from ...data.columns.kernels import Ints, Mask
 from ...data.instants import shown
 from .inputs import MOST
 from .kinds import (

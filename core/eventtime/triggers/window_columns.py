@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...columns.kernels import Index, Ints, Mask
+from ...data.columns.kernels import Index, Ints, Mask
 from .leaves import NO_TIMER, TriggerState
 
 OPEN, END, START, ROWS, PENDING, PAST, EMITTED = "open", "end", "start", "rows", "pending", "past", "said"

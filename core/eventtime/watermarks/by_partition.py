@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import Groups, group_columns
-from ...columns.kernels import Index, Keys, Mask, gather, stack
 from ...data.clock import START_OF_TIME
+from ...data.columns.grouping import Groups, group_columns
+from ...data.columns.kernels import Index, Keys, Mask, gather, stack
 from ...data.errors import InputError
 from ...data.instants import shown, spelled
 from ...data.schema import require_columns

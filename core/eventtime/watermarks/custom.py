@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from ...columns.plain_values import NotPlainError, decoded, encoded
 from ...data.clock import END_OF_TIME, START_OF_TIME
+from ...data.columns.plain_values import NotPlainError, decoded, encoded
 from ...data.errors import InputError, first_line
 from ...data.instants import instant_of, shown, time_of
 from ...data.tags import tagged

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, frame_of, gather, keep
-from ...columns.nulls import nulls_as
 from ...data.clock import START_OF_TIME
+from ...data.columns.kernels import Index, Ints, Mask, frame_of, gather, keep
+from ...data.columns.nulls import nulls_as
 from ...data.delta import Delta
 from ...data.errors import PlanError
 from ...data.instants import resolution, shown, spelled

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Ints
 from ...data.clock import START_OF_TIME
+from ...data.columns.kernels import Ints
 from ...data.instants import shown, spelled_briefly
 from ...data.tags import tagged
 from ...state.snapshot import NOTHING, Saved

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import consolidated_rows, group
-from ...columns.kernels import Index, Ints, gather, keep, key_words, stack
-from ...columns.sorting import sorted_by
 from ...data.clock import Clock, Now
+from ...data.columns.grouping import consolidated_rows, group
+from ...data.columns.kernels import Index, Ints, gather, keep, key_words, stack
+from ...data.columns.sorting import sorted_by
 from ...data.delta import Delta
 from ...data.instants import instants_in, shown
 from ...data.schema import DIFF

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Mask, frame_of, keep
 from ...data.clock import END_OF_TIME, START_OF_TIME, Collect, MovedClock, Now
+from ...data.columns.json_texts import shown_row
+from ...data.columns.kernels import Ints, Mask, frame_of, keep
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import (

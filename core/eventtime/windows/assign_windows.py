@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import MANY_ROWS, Index, Ints, gather
 from ...data.clock import END_OF_TIME, START_OF_TIME, Now
+from ...data.columns.kernels import MANY_ROWS, Index, Ints, gather
 from ...data.delta import Delta
 from ...data.errors import InputError, first_line
 from ...data.instants import shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...columns.kernels import Ints, Keys, Mask
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock
+from ...data.columns.kernels import Ints, Keys, Mask
 from ...state.partitioning import Route
 from ...state.timers import Timers
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.kernels import Ints, Keys, Mask
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, MovedClock
+from ...data.columns.grouping import group
+from ...data.columns.kernels import Ints, Keys, Mask
 from ...state.partitioning import ONE, Route
 from ...state.protocol import KeptIn
 from ...state.snapshot import Saved

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, expand, physical
-from ...columns.stable_hash import stable_words
 from ...data.calendar_days import calendar_steps
 from ...data.clock import END_OF_TIME, START_OF_TIME
+from ...data.columns.kernels import Index, Ints, Mask, expand, physical
+from ...data.columns.stable_hash import stable_words
 from ...data.errors import InputError
 from ...data.instants import instants_in, spelled
 from ...data.schema import counted

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Mask, frame_of, gather, keep, key_words, physical
 from ...data.clock import START_OF_TIME, Clock, Now
+from ...data.columns.grouping import group
+from ...data.columns.json_texts import shown_row
+from ...data.columns.kernels import Ints, Mask, frame_of, gather, keep, key_words, physical
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import instants_in, shown

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ...columns.kernels import Index, Ints, Mask, gather
-from ...columns.sorting import SIGN, sorted_by
+from ...data.columns.kernels import Index, Ints, Mask, gather
+from ...data.columns.sorting import SIGN, sorted_by
 from ...data.delta import Delta
 from ...state.lookup import KeyRows
 from ...state.partitioning import KeyColumns

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.json_texts import shown_row
-from ...columns.kernels import Ints, Keys, Mask, gather, key_words, stack
 from ...data.clock import Clock, Now
+from ...data.columns.grouping import group
+from ...data.columns.json_texts import shown_row
+from ...data.columns.kernels import Ints, Keys, Mask, gather, key_words, stack
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import shown

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import group
-from ...columns.json_texts import shown_row
-from ...columns.kernels import Index, Ints, Mask, expand, gather, key_words, physical
+from ...data.columns.grouping import group
+from ...data.columns.json_texts import shown_row
+from ...data.columns.kernels import Index, Ints, Mask, expand, gather, key_words, physical
 from ...data.errors import InputError
 from ...data.instants import shown
 from ...data.schema import Order, listed

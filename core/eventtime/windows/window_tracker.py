@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from ...columns.grouping import Groups, group
-from ...columns.kernels import Index, Ints, Keys, Mask, frame_of, gather, physical
 from ...data.clock import END_OF_TIME, START_OF_TIME, Clock, MovedClock, Now
+from ...data.columns.grouping import Groups, group
+from ...data.columns.kernels import Index, Ints, Keys, Mask, frame_of, gather, physical
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.channels import Finding

@@ -1,0 +1,273 @@
+"""Aggregates that are the value at a rank among the values of a group: the median and quantiles.
+
+If a batch is a large part of the rows, these are kept in one run, where the value at a rank is found by its place. Otherwise
+the rows of the touched groups are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import ReferenceType, ref
+
+import numpy as np
+import polars as pl
+
+from ...data.columns.dense import Places
+from ...data.columns.directory import Deferred, places_of_distinct
+from ...data.columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
+from ...data.columns.nulls import nulls_in
+from ...data.columns.whole_columns import AnyColumn, least_and_greatest
+from ...data.schema import DIFF
+from ...state.lookup import KeyRows
+from ...state.run import Run
+from ...state.spine import Spine
+from .accumulators import Sums
+from .aggregate_contract import Change
+from .aggregate_states import MOST_WRITTEN_OUT, RecomputedState, placed, require_few
+from .aggregates import RecomputedAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Which values of a group a quantile is made of: by ``method``, as polars names it, or the two middle ones (``median``)."""
+
+    method: str
+    quantile: float = 0.5
+
+    def of(self, counts: Ints, nulls: Ints) -> tuple[Ints, Ints]:
+        """Return the lower and the upper rank, from 0, among so many ascending values; nulls come before the values.
+
+        A quantile has one rank, computed with the floats with which polars computes it.
+
+        >>> [ranks.tolist() for ranks in Ranks("median").of(np.array([3, 4]), np.array([0, 0]))]
+        [[1, 1], [1, 2]]
+        >>> Ranks("nearest", 0.9).of(np.array([3, 20]), np.array([0, 0]))[0].tolist()
+        [2, 17]
+        """
+        if self.method == "median":
+            return (counts - 1) // 2, counts // 2
+        ranks = self._rank(counts.astype(np.float64), nulls.astype(np.float64)).astype(np.int64)
+        ranks = np.minimum(np.maximum(ranks, 0), np.maximum(counts - 1, 0))
+        return ranks, ranks
+
+    def _rank(self, counts: Floats, nulls: Floats) -> Floats:
+        if self.method == "equiprobable":
+            highest: Floats = np.ceil(counts * self.quantile) - 1
+            return highest
+        exact = (counts - 1) * self.quantile + nulls
+        match self.method:
+            case "lower":
+                return np.floor(exact) - nulls
+            case "higher":
+                return np.ceil(exact) - nulls
+            case "nearest":
+                return np.floor(exact) + (exact - np.floor(exact) >= 0.5) - nulls
+        raise AssertionError(f"{self.method} takes a mean of values at two ranks")
+
+
+RANKED = (
+    *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()),
+    *(pl.Float32(), pl.Float64()),
+)
+"""The types of values whose ranks are found by order."""
+
+METHODS = ("lower", "higher", "nearest", "equiprobable")
+"""The methods of quantiles that are one of the values."""
+
+MOST_KEYS = 1 << 20
+"""The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
+
+
+class RankedState(RecomputedState):
+    """The value at a rank of each group, over rows that have one column, of numbers, and are in its order."""
+
+    def __init__(
+        self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, ranks: Ranks
+    ) -> None:
+        super().__init__(aggregate, arrangement, keyless=keyless)
+        (self._input,) = aggregate.inputs
+        self._ranks = ranks
+        self._values_of_run: _RunValues | None = None
+        """The values of all keys of the run after the last epoch, which is the one before the next."""
+
+    def current(self, keys: Keys, sums: Sums) -> pl.Series:
+        """See ``AggregateState``."""
+        return self._of_run(self._spine.merged(), keys)
+
+    def change(self, change: Change) -> AnyColumn:
+        """See ``AggregateState``."""
+        whole = self._spine.whole(change.keys)
+        if whole is None:
+            return super().change(change)
+        before, after = whole
+        were = self._of_run(before, change.keys.take(change.groups[: change.count_before]))
+        self._values_of_run = self._of_all_keys(after)
+        return were.append(self._of_run(after, change.keys.take(change.groups[change.count_before :])))
+
+    def _of_run(self, run: Run, keys: Keys) -> pl.Series:
+        of_run = self._values_of_run
+        if of_run is not None and of_run.run() is run:
+            places, owners = places_of_distinct(keys, of_run.keys, of_run.directory)
+            return placed(at(of_run.values, places), owners, len(keys), self._of_nothing)
+        return self._of_ranges(run.payload.get_column(self._input), _diffs(run), *run.find(keys))
+
+    def _of_all_keys(self, run: Run) -> _RunValues | None:
+        """Return the values of all keys of a run, for this epoch and the next one; None if these, or the rows, are too many."""
+        diffs = _diffs(run)
+        if int(_times(diffs).sum()) > MOST_WRITTEN_OUT:
+            return None
+        starts = run.starts()
+        keys = run.keys.take(starts)
+        if len(starts) > MOST_KEYS or (keys.first[1:] == keys.first[:-1]).any():
+            return None
+        ends = np.append(starts[1:], len(run))
+        values = self._of_ranges(run.payload.get_column(self._input), diffs, starts, ends[: len(starts)])
+        directory = Places.of(keys.first) or Deferred.of(keys.first, is_matched=False)
+        return _RunValues(ref(run), keys, values, directory)
+
+    def _values(self, rows: KeyRows, height: int) -> pl.Series:
+        starts = np.searchsorted(rows.owners, np.arange(height + 1))
+        return self._of_ranges(rows.payload.get_column(self._input), rows.diffs, starts[:-1], starts[1:])
+
+    def _of_ranges(self, values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> pl.Series:
+        """Return the result of each group; its rows are those from one place to another, each as often as its diff."""
+        ranges = _Ranges.of(values, diffs, lower, upper)
+        groups = np.flatnonzero(ranges.counts)
+        ranks = self._ranks.of(ranges.counts[groups], ranges.nulls[groups])
+        result = at(values, ranges.places(groups, ranks[0]))
+        if self._ranks.method == "median":
+            result = mean(result, at(values, ranges.places(groups, ranks[1])))
+        result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
+        return placed(result, groups, len(lower), self._of_nothing)
+
+
+def _diffs(run: Run) -> Ints:
+    return run.sums.get(DIFF, np.zeros(len(run), np.int64))
+
+
+def _times(diffs: Ints) -> Ints:
+    """Return how often each row is a value: never where its diff is negative, and at most once more than what is refused."""
+    least, greatest = least_and_greatest(diffs) if len(diffs) else (0, 0)
+    if least >= 0 and greatest <= MOST_WRITTEN_OUT:
+        return diffs
+    return np.minimum(np.maximum(diffs, 0), MOST_WRITTEN_OUT + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RunValues:
+    """The value of each key of a run, whose first words are distinct."""
+
+    run: ReferenceType[Run]
+    keys: Keys
+    values: pl.Series
+    directory: Places | Deferred | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Rows in an order, of which each group has those from ``lower`` on, with ``counts`` values and ``nulls``.
+
+    A row is one value, but for those of the groups in ``others``.
+    """
+
+    lower: Index
+    counts: Ints
+    nulls: Ints
+    others: _CountedRows | None
+
+    @staticmethod
+    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index) -> _Ranges:
+        """Return the ranges. Cost: the groups, and the rows of those that have a row that is not one value; a look at all diffs."""
+        counts, nulls = upper - lower, np.zeros(len(lower), np.int64)
+        odd = _rows_that_are_not_one_value(values, diffs)
+        first = odd.searchsorted(lower)
+        groups = (
+            np.flatnonzero((first < len(odd)) & (odd.take(first, mode="clip") < upper)) if len(odd) else odd
+        )
+        if not len(groups):
+            return _Ranges(lower, counts, nulls, None)
+        numbers = np.full(len(lower), -1)
+        numbers[groups] = np.arange(len(groups))
+        others = _CountedRows.of(values, diffs, lower[groups], upper[groups], numbers)
+        counts[groups], nulls[groups] = others.sums(others.ends), others.sums(others.null_ends)
+        if float(counts.sum(dtype=np.float64)) + float(nulls.sum(dtype=np.float64)) > MOST_WRITTEN_OUT:
+            require_few(np.maximum(diffs[expand(lower, upper)[0]], 0))
+        return _Ranges(lower, counts, nulls, others)
+
+    def places(self, groups: Index, ranks: Ints) -> Index:
+        """Return the rows in which these groups have the values at these ranks."""
+        places: Index = self.lower[groups] + ranks
+        if self.others is not None:
+            numbers = self.others.numbers[groups]
+            here = np.flatnonzero(numbers >= 0)
+            places[here] = self.others.places(numbers[here], ranks[here])
+        return places
+
+
+def _rows_that_are_not_one_value(values: pl.Series, diffs: Ints) -> Index:
+    """Return the rows that are null, or there more than once, or not at all."""
+    if values.has_nulls():
+        return np.flatnonzero(nulls_in(values) | (diffs != 1))
+    return np.zeros(0, np.intp) if is_ones(diffs) else np.flatnonzero(diffs != 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CountedRows:
+    """The ``rows`` of some groups, one group after the other from ``begins`` on, which are there as often as their diffs.
+
+    ``ends`` counts the values before each row, and all, ``null_ends`` the nulls. ``numbers`` has the number here of each group
+    of the ranges, -1 for one that is not here.
+    """
+
+    rows: Index
+    begins: Index
+    ends: Ints
+    null_ends: Ints
+    numbers: Index
+
+    @staticmethod
+    def of(values: pl.Series, diffs: Ints, lower: Index, upper: Index, numbers: Index) -> _CountedRows:
+        """Return the rows of these ranges."""
+        rows, _ = expand(lower, upper)
+        times, begins = _times(diffs[rows]), running(upper - lower)
+        is_null = nulls_in(at(values, rows)) if values.has_nulls() else np.zeros(len(rows), np.bool_)
+        ends, null_ends = running(np.where(is_null, 0, times)), running(np.where(is_null, times, 0))
+        return _CountedRows(rows, begins, ends, null_ends, numbers)
+
+    def sums(self, ends: Ints) -> Ints:
+        """Return the number of values or nulls of each group, of which these are the numbers before each row."""
+        sums: Ints = ends[self.begins[1:]] - ends[self.begins[:-1]]
+        return sums
+
+    def places(self, groups: Index, ranks: Ints) -> Index:
+        """Return the rows in which these groups have the values at these ranks."""
+        begins = self.begins[groups]
+        target_counts = self.ends[begins] + ranks
+        # Most rows are one value.
+        near = np.minimum(begins + ranks, len(self.rows) - 1)
+        elsewhere = np.flatnonzero((self.ends[near] > target_counts) | (self.ends[near + 1] <= target_counts))
+        near[elsewhere] = np.searchsorted(self.ends, target_counts[elsewhere], side="right") - 1
+        places: Index = self.rows[near]
+        return places
+
+
+def mean(low: pl.Series, high: pl.Series) -> pl.Series:
+    """Return the mean of two values of each group as polars computes a median: in 64 bits, also of floats of 32, with the same roundings.
+
+    >>> mean(pl.Series([1, 2]), pl.Series([2, 2])).to_list()
+    [1.5, 2.0]
+    """
+    one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return pl.Series(low.name, np.where(one == other, one, 0.5 * (other - one) + one))
+
+
+def running(times: Ints) -> Ints:
+    """Return the sums of the numbers before each, and of all.
+
+    >>> running(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
+    sums = np.zeros(len(times) + 1, np.int64)
+    np.cumsum(times, out=sums[1:])
+    return sums
