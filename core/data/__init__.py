@@ -1,1 +1,1 @@
-"""Deltas, schemas, clocks and instants, and the errors that users can cause."""
+"""Deltas, schemas, clocks and instants, the columns that they consist of, and the errors that users can cause."""

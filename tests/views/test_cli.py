@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from evercurrent.views.apps import retail, retail_orders
 from evercurrent.views.cli import app
 from evercurrent.views.cli.screens import LiveScreen, PlainScreen, Shown, Tally
 from evercurrent.views.cli.tables import ordered, table_of
@@ -309,6 +310,14 @@ class TestErrors:
         assert "ZeroDivisionError: division by zero (broken.py, line 2)" in error
         assert "line 2" in self.of_app(tmp_path, "def engine():\n    return nothing\n")
         assert "SyntaxError" in self.of_app(tmp_path, "def engine(:\n")
+
+    def test_a_bundled_one_that_fails(self, monkeypatch):
+        monkeypatch.delitem(sys.modules, retail.__name__)
+        monkeypatch.delattr(retail_orders, "ORDERS")
+        error = refused("run", "retail")
+        assert re.search(
+            r"retail: cannot be loaded: ImportError: .*ORDERS.* \(retail\.py, line \d+\)", error
+        ), error
 
     def test_an_order_by_what_is_not_there(self, words, rows):
         words.write_text(WORDS + "order = {'counts': ['-size']}\n")

@@ -293,10 +293,13 @@ def _guarded(name: str, load: Callable[[], Result]) -> Result:
 
 def _raised_at(error: Exception) -> str:
     """Name the innermost line of the application, not of evercurrent nor of Python's import machinery."""
-    lines = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        line
-        for line in lines
-        if not line.filename.startswith("<") and not Path(line.filename).is_relative_to(PACKAGE_FOLDER)
-    ]
+    theirs = [line for line in traceback.extract_tb(error.__traceback__) if _is_of_application(line.filename)]
     return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
+
+
+def _is_of_application(file: str) -> bool:
+    """Return whether a line of this file may be the application's: no one of evercurrent but a bundled one, none of imports."""
+    path = Path(file)
+    if file.startswith("<") or path.is_relative_to(Path(importlib.__file__).parent):
+        return False
+    return path.is_relative_to(BUNDLED_FOLDER) or not path.is_relative_to(PACKAGE_FOLDER)

@@ -1,1 +1,1 @@
-"""Inspection of plans and views: the plan in words, open windows, and why a window has not emitted a pane."""
+"""Inspection of plans and views: explained, proved, traced from row to row, and drawn over time."""
