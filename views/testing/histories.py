@@ -79,7 +79,7 @@ def histories(
         at, history = BEGINNING, []
         for _ in range(draw(st.integers(1, max_epochs))):
             at += draw(st.sampled_from([0, 1, 30, 60, 600])) * 1_000_000
-            chosen = [scribe for scribe in scribes if draw(st.booleans())]
+            chosen = [scribe for scribe in scribes if draw(st.sampled_from([True, True, False]))]
             rows = {scribe.name: scribe.rows(draw, max_rows) for scribe in chosen}
             moves = {scribe.name: scribe.watermark(draw) for scribe in scribes}
             watermarks = {name: move for name, move in moves.items() if move is not None}
@@ -99,9 +99,13 @@ class _Writer:
         self.cells = {name: self._cell(name, dtype, cells) for name, dtype in self.columns.items()}
 
     def begun(self, draw: DrawFn) -> _Scribe:
-        """Return an empty history of this source, with the rows that may occur in it."""
-        pool = draw(st.lists(st.tuples(*self.cells.values()), min_size=1, max_size=6))
-        return _Scribe(self, pool)
+        """Return an empty history of this source, with the rows that may occur in it.
+
+        Each has some values of the first one: so groups have several rows, which differ in what is aggregated.
+        """
+        first = draw(st.tuples(*self.cells.values()))
+        alike = [st.just(value) | cell for value, cell in zip(first, self.cells.values(), strict=True)]
+        return _Scribe(self, [first, *draw(st.lists(st.tuples(*alike), max_size=5))])
 
     def _cell(
         self, name: str, dtype: pl.DataType, cells: Mapping[str, SearchStrategy[Any]]
@@ -112,7 +116,7 @@ class _Writer:
         few = _values(f"source {self.source.name!r}: column {name!r}", dtype)
         if name in (self.source.event_time, *self.source.key, *self.source.sequence_by):
             return few
-        return st.none() | few
+        return st.integers(0, 3).flatmap(lambda number: few if number else st.none())
 
 
 class _Scribe:
