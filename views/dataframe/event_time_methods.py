@@ -102,7 +102,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
             early: the trigger until the watermark passes the end of the window, which emits the on-time pane.
             late: the trigger after that. Both begin again whenever they finish.
             always: emit a pane also if nothing has changed since the last one; "on_time": only when the watermark passes the
-                end of the window, so that readers see that it has.
+                end of the window, so that readers see that it has. A retracting pane that has not changed cancels with the
+                retraction of the one before, and is not seen, unless ``.with_pane_info()`` makes them different.
 
         Raises:
             PlanError: no trigger is given, or columns that it needs are missing.
