@@ -129,7 +129,7 @@ class Tried:
     seconds: float
 
 
-@dataclass
+@dataclass(eq=False)
 class Choosing:
     """A plugin of pytest that runs many examples of each law, and keeps those that are worth it."""
 
@@ -318,7 +318,7 @@ def covering(
     return found
 
 
-@dataclass
+@dataclass(eq=False)
 class Applying:
     """A plugin of pytest that runs the examples that are kept, and nothing else."""
 
