@@ -9,6 +9,7 @@ import polars as pl
 
 from ..data.clock import Now
 from ..data.columns.kernels import Mask, frame_of, stack, with_plain_zeros
+from ..data.columns.lossless import as_type, with_leaves
 from ..data.columns.ownership import owned
 from ..data.columns.polars_versions import without
 from ..data.columns.row_values import twice, written_out
@@ -114,6 +115,8 @@ class MapBatches(Operator):
 
     def __init__(self, where: str, schema: pl.Schema, function: FrameFunction) -> None:
         self.schema = schema
+        # polars does not compare all types inside of others where they are classes, as in pl.List(pl.Categorical).
+        self._returned = pl.Schema({name: with_leaves(dtype, as_type) for name, dtype in schema.items()})
         self._where = where
         self._function = function
         self._nothing = Delta.empty(schema)
@@ -152,7 +155,7 @@ class MapBatches(Operator):
                 f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}"
                 f"{self._failing_row(rows)}; nothing has changed"
             ) from error
-        if not isinstance(mapped, pl.DataFrame) or mapped.schema != self.schema:
+        if not isinstance(mapped, pl.DataFrame) or mapped.schema != self._returned:
             returned = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
             raise InputError(
                 f"{self._where}: the function returned {returned}, but {dict(self.schema)} is declared; "

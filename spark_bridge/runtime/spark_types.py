@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.data.columns.lossless import LossyValueError, exactly, may_hold
-from evercurrent.core.data.columns.polars_versions import MAP, is_map
+from evercurrent.core.data.columns.polars_versions import MAP, importable_rows, is_map
 from evercurrent.core.data.errors import InputError, PlanError
 from evercurrent.core.data.schema import EPOCH
 from evercurrent.views.connectors.arrow_tables import as_table
@@ -241,7 +241,7 @@ def frame_from_arrow(
     """Return these columns of rows from Spark's Arrow, with the types that polars has for those of Spark."""
     selected = rows.select(list(schema))
     table = pa.Table.from_batches([selected]) if isinstance(selected, pa.RecordBatch) else selected
-    return pl.DataFrame(pl.from_arrow(with_offsets(table)))
+    return pl.DataFrame(pl.from_arrow(importable_rows(with_offsets(table))))
 
 
 def _exactly(where: str, column: pl.Series, dtype: pl.DataType) -> pl.Series:

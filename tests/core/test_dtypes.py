@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from evercurrent.core.data.columns import value_words
 from harness import contents
 from oracle import Bag, counted
 
@@ -160,3 +161,28 @@ def test_values_ride_along_where_other_columns_decide(dtype: pl.DataType, values
     left = rows.head(retraction.height)
     assert last.read().sort("y").equals(left.tail(2))
     assert with_next.read().drop("z").sort("y").equals(left.tail(-1))
+
+
+def test_lists_of_nullable_arrays_are_keys_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of keys are computed block by block, and a block may begin anywhere."""
+    monkeypatch.setattr(value_words, "BLOCK", 2)
+    values = [[[9, 9]], [[1, 2], None], [[1, 2], None], [None], [], None, [[3, None]]]
+    engine = ec.Engine()
+    source = engine.source("a", {"x": pl.List(pl.Array(pl.Int32, 2))})
+    view = engine.view("v", source.group_by("x").agg(n=pl.len()))
+    engine.push("a", {"x": values})
+    counts = {repr(row["x"]): row["n"] for row in view.read().to_dicts()}
+    assert counts == {repr(value): values.count(value) for value in values}
+
+
+@pytest.mark.parametrize(
+    "dtype", [pl.List(pl.Categorical), pl.Array(pl.Datetime, 1), pl.List(pl.Struct({"a": pl.Categorical}))]
+)
+def test_a_function_of_frames_returns_a_type_that_was_declared_by_classes(dtype: pl.DataType) -> None:
+    engine = ec.Engine()
+    source = engine.source("a", {"x": dtype})
+    view = engine.view("v", source.map_batches(lambda rows: rows, schema={"x": dtype}))
+    rows = pl.DataFrame({"x": [[None], None] if isinstance(dtype, pl.Array) else [[], None]}, {"x": dtype})
+    engine.push("a", rows)
+    engine.push("a", rows)
+    assert view.read().height == 4

@@ -1,13 +1,14 @@
 """What differs between versions of polars: the same rows in the same order, of the same types, with each of them."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from polars.testing import assert_series_equal
 
@@ -55,6 +56,38 @@ def test_maps_are_types_where_polars_has_them() -> None:
     assert not polars_versions.is_map(pl.List(pl.Int64))
     if polars_versions.MAP is not None:
         assert polars_versions.is_map(polars_versions.MAP(pl.String, pl.Int64))
+
+
+def arrays_in_arrow(height: int) -> pa.Array:
+    return pl.Series(
+        [[place, None] if place % 3 else None for place in range(height)], dtype=pl.Array(pl.Int8, 2)
+    ).to_arrow()
+
+
+PARTS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "arrays": lambda arrays: arrays,
+    "a struct": lambda arrays: pa.StructArray.from_arrays([arrays], names=["a"]),
+    "a part of structs": lambda arrays: pa.StructArray.from_arrays([arrays], names=["a"]).slice(1),
+    "lists": lambda arrays: pa.LargeListArray.from_arrays([0, 1, 1, len(arrays)], arrays),
+    "arrays of arrays": lambda arrays: pa.FixedSizeListArray.from_arrays(arrays, 2),
+    "a part of arrays of arrays": lambda arrays: pa.FixedSizeListArray.from_arrays(arrays, 2).slice(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(("first", "count"), [(0, 8), (0, 4), (1, 4), (2, 6)])
+def test_a_part_of_nullable_arrays_is_imported(name: str, first: int, count: int) -> None:
+    """Versions up to 2.1 do not import it by themselves."""
+    values = PARTS[name](arrays_in_arrow(8).slice(first, count))
+    assert polars_versions.of_arrow(values).to_list() == values.to_pylist()
+    for rows in (pa.table({"v": values}), pa.RecordBatch.from_arrays([values], names=["v"])):
+        frame = pl.DataFrame(pl.from_arrow(polars_versions.importable_rows(rows)))
+        assert frame["v"].to_list() == values.to_pylist()
+
+
+def test_arrays_that_are_imported_as_they_are_are_not_copied() -> None:
+    for values in (arrays_in_arrow(8), pa.array(range(8)).slice(2), arrays_in_arrow(2).slice(1)):
+        assert polars_versions.importable(values) is values
 
 
 def calls_of_explode() -> Iterator[tuple[Path, ast.Call]]:

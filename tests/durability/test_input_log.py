@@ -455,6 +455,24 @@ def test_rows_that_no_commit_could_keep_are_not_taken(tmp_path: Path) -> None:
         assert not list((tmp_path / str(cast)).rglob("*.json"))
 
 
+def test_arrays_of_no_values_are_not_taken(tmp_path: Path) -> None:
+    """A log of inputs that has them could be written, and not be read."""
+    empty = pl.Array(pl.Int32, 0)
+    engine = ec.Engine(checkpoint=tmp_path / "kept")
+    for dtype in (empty, pl.List(empty), pl.Struct({"a": empty}), pl.Array(pl.Int32, (2, 0))):
+        with pytest.raises(
+            ec.PlanError, match=r"^source 'rows': column 'v' is .* arrays of no values .* declare a list"
+        ):
+            engine.source("rows", {"k": pl.Int64, "v": dtype})
+    rows = engine.source("rows", {"k": pl.List(pl.Int32)})
+    engine.view("now", rows.with_columns(k=pl.col("k").list.to_array(0)))
+    with pytest.raises(
+        CheckpointError, match=r"view 'now': column 'k' is Array.* arrays of no values .* make it a list"
+    ):
+        rows.push({"k": [[]]})
+    assert not list(tmp_path.rglob("*.json"))
+
+
 def test_a_sum_that_no_commit_could_keep_is_refused_with_the_name_of_its_view(tmp_path: Path) -> None:
     """Only the deltas of the view have it: its state, from which it is computed, is of other columns."""
     engine = ec.Engine(checkpoint=tmp_path / "kept")

@@ -281,6 +281,15 @@ class TestTornText:
         assert sum(batch.frame.height for batch in batches) == bad
 
 
+class TestArrays:
+    @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+    def test_some_of_which_are_null_in_more_than_one_batch(self, tmp_path, suffix):
+        values = pl.Series("v", [[1, 2], None, [3, None]] * 10, dtype=pl.Array(pl.Int32, 2))
+        path = as_file(tmp_path, suffix, values.to_frame())
+        found = read(path, schema=pl.Schema({"v": values.dtype}), batch_rows=4)
+        assert found["v"].equals(values, null_equal=True)
+
+
 class TestTornBinary:
     @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
     @pytest.mark.parametrize("kept", [0, 3, 0.5, 0.99])

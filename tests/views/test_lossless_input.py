@@ -124,6 +124,19 @@ TAKEN: dict[str, tuple[Any, Any, list[Any]]] = {
 }  # fmt: skip
 
 
+ARRAYS = pl.Series([[9, 9], [1, 2], None, [3, None]], dtype=pl.Array(pl.Int32, 2)).to_arrow().slice(1)
+TAKEN |= {
+    f"a part of nullable arrays: {name}": (pl.Array(pl.Int32, 2), given, [[1, 2], None, [3, None]])
+    for name, given in {
+        "a table": pa.table({"x": ARRAYS}),
+        "a batch": pa.RecordBatch.from_arrays([ARRAYS], names=["x"]),
+        "a column": {"x": ARRAYS},
+        "chunks": {"x": pa.chunked_array([ARRAYS.slice(0, 2), ARRAYS.slice(2)])},
+        "pandas": pd.DataFrame({"x": pd.array(ARRAYS, pd.ArrowDtype(ARRAYS.type))}),
+    }.items()
+}
+
+
 @pytest.mark.parametrize("case", TAKEN)
 def test_what_polars_has_no_type_for_is_taken_as_one_that_holds_it(case: str) -> None:
     dtype, given, values = TAKEN[case]

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.data.columns.key_hash import OF_POLARS, OURS, KeyHash
+from evercurrent.core.data.columns.lossless import holds_empty_arrays
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, first_line
 
 from ..connectors.arrow_tables import as_table
@@ -158,10 +159,14 @@ def require_arrow(column: str, dtype: pl.DataType, what: str = "column") -> None
     Raises:
         CheckpointError: names the column, as ``what`` it is, and what to use instead.
     """
+    name = column.removeprefix("payload ")
+    if holds_empty_arrays(dtype):
+        raise CheckpointError(
+            f"{what} {name!r} is {dtype}, and arrays of no values cannot be kept in Arrow files; leave it out, or make it a list"
+        )
     unsupported = not_in_arrow(dtype)
     if unsupported is None:
         return
-    name = column.removeprefix("payload ")
     way_out = "cast it to Int64 or Decimal(38, 0)" if unsupported.is_integer() else "use a type of Arrow"
     raise CheckpointError(
         f"{what} {name!r} is {dtype}, and {unsupported} cannot be kept in Arrow files; {way_out}"

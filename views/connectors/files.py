@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
+from evercurrent.core.data.columns.polars_versions import importable_rows
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import counted, listed
 
@@ -414,6 +415,6 @@ class _IpcFile(_WholeFile):
 
 
 def _polars(batch: pa.RecordBatch) -> pl.DataFrame:
-    frame = pl.from_arrow(batch)
+    frame = pl.from_arrow(importable_rows(batch))
     assert isinstance(frame, pl.DataFrame)
     return frame

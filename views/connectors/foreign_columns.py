@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
+from evercurrent.core.data.columns.polars_versions import has_arrays, importable
 from evercurrent.core.data.errors import InputError, first_line
 from evercurrent.core.data.instants import in_utc
 
@@ -46,7 +47,7 @@ def readable_arrow(where: str, table: pa.Table | pa.RecordBatch) -> pa.Table | p
     """
     readable = table
     for place, field in enumerate(table.schema):
-        if readable_type(field.type) != field.type:
+        if readable_type(field.type) != field.type or has_arrays(field.type):
             column = named(where, field.name, field.type, partial(readable_array, table.column(place)))
             readable = readable.set_column(place, field.name, column)
     return readable
@@ -62,14 +63,14 @@ def readable_array(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([readable_array(chunk) for chunk in column.chunks], target)
     if target == column.type:
-        return column
+        return importable(column)
     if _is_canonical(column.type):
         return readable_array(column.storage)
     if pa.types.is_run_end_encoded(column.type):
         import pyarrow.compute as pc  # Imported here, as it takes long and few columns need it.
 
         return readable_array(pc.run_end_decode(column))
-    return (_without_views(column) if _is_view(column.type) else column).cast(target)
+    return importable((_without_views(column) if _is_view(column.type) else column).cast(target))
 
 
 @lru_cache(MOST_TYPES)
@@ -157,7 +158,7 @@ def readable_pandas(where: str, frame: Any) -> Any:
 def _change_of_pandas(name: str, arrow: pa.DataType | None) -> Callable[[Any], Any] | None:
     """Return the conversion of a column of pandas' or Arrow's type to one that polars reads; None if none is needed."""
     if arrow is not None:
-        return None if readable_type(arrow) == arrow else _of_arrow
+        return None if readable_type(arrow) == arrow and not has_arrays(arrow) else _of_arrow
     if name.startswith(("datetime64[", "timedelta64[")):
         return _change_of_times(name)
     if name.startswith("Sparse["):

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.columns.lossless import holds_empty_arrays
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import (
     DIFF,
@@ -190,6 +191,12 @@ def declare(
         raise PlanError(
             f"{where}: column {listed(objects)} has a type that cannot be kept; use a plain polars type"
         )
+    for column, dtype in types.items():
+        if holds_empty_arrays(dtype):
+            raise PlanError(
+                f"{where}: column {column!r} is {dtype}, and arrays of no values cannot be kept; leave it out, declare the number of "
+                "values that its arrays have, or declare a list"
+            )
     require_booleans(where, bounded=bounded, strict=strict, trusted=trusted, retained=retained)
     if not isinstance(kind, str) or kind not in ("append", "diffs", "upsert"):
         raise PlanError(f"{where}: unknown kind {kind!r}; there are 'append', 'diffs' and 'upsert'")

@@ -230,6 +230,22 @@ def with_leaves(dtype: pl.DataType, change: Callable[[pl.DataType], pl.DataType]
     return dtype if is_map(dtype) else change(dtype)
 
 
+def holds_empty_arrays(dtype: pl.DataType) -> bool:
+    """Return whether a type is one of arrays of no values, or has them inside: polars does not read them back from Arrow files.
+
+    >>> holds_empty_arrays(pl.List(pl.Array(pl.Int8, 0))), holds_empty_arrays(pl.Array(pl.Int8, 1))
+    (True, False)
+    """
+    match dtype:
+        case pl.List():
+            return holds_empty_arrays(as_type(dtype.inner))
+        case pl.Array():
+            return dtype.size == 0 or holds_empty_arrays(as_type(dtype.inner))
+        case pl.Struct():
+            return any(holds_empty_arrays(as_type(field.dtype)) for field in dtype.fields)
+    return False
+
+
 def as_type(dtype: Any) -> pl.DataType:
     """Return a type as an object: polars takes classes too."""
     instance: pl.DataType = dtype() if isinstance(dtype, type) else dtype

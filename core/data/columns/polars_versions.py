@@ -13,7 +13,8 @@ The forms of expressions, version by version, are in ``views/expressions/polars_
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TypeGuard
+from functools import lru_cache
+from typing import TypeGuard, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -24,6 +25,11 @@ VERSION = tuple(int(part) for part in pl.__version__.split(".")[:2])
 MAP: type[pl.DataType] | None = getattr(pl, "Map", None)
 """The type of maps, which polars has since 2.0; earlier versions read Arrow's maps as lists of structs."""
 
+
+MOST_TYPES = 1000
+"""The most types of Arrow that are cached."""
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 _ROW = "__row"
 
@@ -66,9 +72,59 @@ def of_arrow(values: pa.Array) -> pl.Series:
     """
     if not pa.types.is_nested(values.type):
         return pl.Series(_Exported(values))
+    values = importable(values)
     if VERSION >= (1, 44):
         return pl.Series(values)
     return pl.DataFrame(pa.table({"": values})).to_series()
+
+
+def importable(values: pa.Array) -> pa.Array:
+    """Return the same values in a form that polars imports: copied where arrays of which some are null are part of longer memory.
+
+    All versions up to 2.1 compare the number of their nulls with that of all values in memory, and refuse them at any depth.
+    """
+    return pa.concat_arrays([values]) if has_arrays(values.type) and _is_part(values) else values
+
+
+def importable_rows(rows: Rows) -> Rows:
+    """Return the same rows, each column as ``importable`` returns it."""
+    for place, field in enumerate(rows.schema):
+        if has_arrays(field.type):
+            column = rows.column(place)
+            if isinstance(column, pa.ChunkedArray):
+                column = pa.chunked_array([importable(chunk) for chunk in column.chunks], field.type)
+            else:
+                column = importable(column)
+            rows = rows.set_column(place, field, column)
+    return rows
+
+
+@lru_cache(MOST_TYPES)
+def has_arrays(dtype: pa.DataType) -> bool:
+    """Return whether a type of Arrow is one of lists of a fixed size, which are polars' arrays, or has them inside.
+
+    >>> has_arrays(pa.list_(pa.list_(pa.int8(), 2))), has_arrays(pa.list_(pa.int8()))
+    (True, False)
+    """
+    if pa.types.is_struct(dtype):
+        return any(has_arrays(field.type) for field in dtype)
+    if pa.types.is_map(dtype):
+        return has_arrays(dtype.key_type) or has_arrays(dtype.item_type)
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return has_arrays(dtype.value_type)
+    return bool(pa.types.is_fixed_size_list(dtype))
+
+
+def _is_part(values: pa.Array) -> bool:
+    """Return whether there are arrays, some of them null, that are part of longer memory."""
+    if pa.types.is_struct(values.type):
+        return any(_is_part(values.field(place)) for place in range(values.type.num_fields))
+    if not has_arrays(values.type):
+        return False
+    if not pa.types.is_fixed_size_list(values.type):
+        return _is_part(values.values)
+    is_whole = not values.offset and len(values.values) == len(values) * values.type.list_size
+    return bool(values.null_count and not is_whole) or _is_part(values.values)
 
 
 class _Exported:
