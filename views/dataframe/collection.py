@@ -372,8 +372,9 @@ class GroupedCollection(AggregateForms["Collection"], RefusedAsGroups):
         of = self._collection
         where = of._where(method)
         if of._windowing is not None:
+            values = f".agg(pl.col('x').{'top_k' if method == 'top_k' else 'bottom_k'}(3).implode())"
             raise PlanError(
-                f"{where}: it does not apply to rows in windows; aggregate them, as with .agg(pl.col('x').top_k(3).implode()), "
+                f"{where}: it does not apply to rows in windows; aggregate them, as with {values}, "
                 f"or aggregate first and then take them by the bounds: .group_by('window_start').{method}(...)"
             )
         if count == 0 and not isinstance(count, bool):

@@ -191,8 +191,8 @@ class Questions(ABC):
             sample: prove a share of the keys, such as 0.01; see ``Engine.prove``.
 
         Raises:
-            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts, panes that are discarded or
-                accumulate, aggregates of your own, rows with counts below zero, or a limit between rows that differ only in
+            InputError: it cannot be evaluated: no rows are retained, or it has windows of counts or shifted by key, panes that are
+                discarded or accumulate, aggregates of your own, rows with counts below zero, or a limit between rows that differ only in
                 lists or structs; names the reason.
         """
         return self._engine.proof_of(self.name, sample)

@@ -14,7 +14,7 @@ import polars as pl
 from evercurrent.core.operators.group.ranked_states import METHODS, Ranks
 
 from .functions import ONE_VALUE, SAME_ROWS
-from .polars_tree import read
+from .polars_tree import read, tree_of
 from .polars_writer import write
 from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, is_rowwise, operands, own_obstacle
 from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
@@ -22,6 +22,10 @@ from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renamin
 NO_ORDER: Obstacle = (
     "it depends on the order of rows, and the rows of a collection have none",
     'state an order below it, as in pl.col("x").sort_by("at").first()',
+)
+_RANKED: Obstacle = (
+    "it depends on the order of the values of top_k or bottom_k, and these have none",
+    'sort them, as in pl.col("x").top_k(3).sort(descending=True).first()',
 )
 SINGLE: Obstacle = (
     "it aggregates a constant or a single value, not the rows of the group",
@@ -69,8 +73,14 @@ _GIVING_ONE = frozenset(
 _KEEPING_ROWS = frozenset({"is_duplicated", "is_unique", "rank"})
 """Functions that compute a value of every row that does not depend on the order of rows."""
 
-_CHOOSING_ROWS = frozenset({"drop_nans", "drop_nulls", "filter", "mode", "top_k", "top_k_by", "unique"})
+_RANKING = frozenset({"top_k", "top_k_by"})
+"""Functions that keep the first values by an order, which polars returns in any order."""
+
+_CHOOSING_ROWS = frozenset({"drop_nans", "drop_nulls", "filter", "mode", "unique"}) | _RANKING
 """Functions that keep some values, whatever their order."""
+
+_LISTING = frozenset({"implode", "str.join"})
+"""Aggregates whose result shows the order of the values."""
 
 _SORTING = frozenset({"sort", "sort_by"})
 
@@ -185,18 +195,20 @@ class Arranging:
         if below is None and name in _GIVING_ONE | _KEEPING_ROWS | _CHOOSING_ROWS | _SORTING:
             return self.refuse(SINGLE, node)
         if name in _GIVING_ONE:
-            return arranged, None
+            is_unordered = name in _LISTING and below is not None and not below.ordered
+            return _ranked_in_order(arranged) if is_unordered else arranged, None
         if name in _SORTING:
             return _stable(arranged), RowAlignment(_key(node, below), ordered=True)
         if name in _KEEPING_ROWS and not _rank_method(node) & {"ordinal", "random"}:
             return arranged, below
         if name in _CHOOSING_ROWS:
-            return _stable(arranged), RowAlignment(_key(node, below), below is not None and below.ordered)
+            keeps_order = below is not None and below.ordered and name not in _RANKING
+            return _stable(arranged), RowAlignment(_key(node, below), keeps_order)
         if own is RANDOM or name in _REFUSED_ALWAYS or "random" in _rank_method(node):
             is_opaque = own is NEIGHBOURS or isinstance(node, Aggregate) or name in ONE_VALUE
             return self.refuse(_OPAQUE if is_opaque else own, node)
         if below is None or not below.ordered:
-            return self.refuse(NO_ORDER, node)
+            return self.refuse(_RANKED if _is_ranked(arranged) else NO_ORDER, node)
         if isinstance(node, Call) and name == "gather":
             single = node.option("returns_scalar")
             return arranged, None if single else RowAlignment(_key(node, below), ordered=True)
@@ -223,6 +235,28 @@ def _rank_method(node: Node) -> set[str]:
     if isinstance(node, Call) and node.function == "rank":
         return {node.option("options")["method"]}
     return set()
+
+
+def _is_ranked(node: Node) -> bool:
+    return node.name in _RANKING or (bool(node.inputs) and _is_ranked(node.inputs[0]))
+
+
+def _ranked_in_order(node: Node) -> Node:
+    """Return the node with the values of ``top_k`` and ``bottom_k`` in it in the order by which they are kept.
+
+    Of ``top_k_by`` and ``bottom_k_by`` equal rows are in the order of the prepared rows.
+    """
+    node = node.with_inputs([_ranked_in_order(each) for each in node.inputs])
+    if not (isinstance(node, Call) and node.function in _RANKING):
+        return node
+    descending = node.option("descending")
+    if node.function == "top_k":
+        return tree_of(write(node).sort(descending=not descending, nulls_last=True))
+    values, count, *by = map(write, node.inputs)
+    flags = [not each for each in descending]
+    return tree_of(
+        values.sort_by(*by, descending=flags, nulls_last=[True] * len(flags), maintain_order=True).head(count)
+    )
 
 
 def _stable(node: Node) -> Node:

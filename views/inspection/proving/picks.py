@@ -19,6 +19,7 @@ _EXTREMES = {"max_by": True, "min_by": False, "arg_max": True, "arg_min": False}
 
 _LEFT_OUT = ("drop_nulls", "drop_nans")
 _SORTS = ("sort", "sort_by", "reverse")
+_RANKS = ("top_k", "top_k_by")
 
 
 def with_order_of_equals(expr: pl.Expr, rows: pl.DataFrame, time: str | None) -> pl.Expr:
@@ -74,6 +75,8 @@ class _Picks:
         if (decided := self._sorted(node, values, nulls_last=False)) is not None:
             return decided
         value = write(values)
+        if (ranked := _ranked_in_order(values)) is not values:
+            return write(node.with_inputs([ranked, *node.inputs[1:]]))
         if _has(values, _SORTS) or not self._is_sortable(value):
             return None
         return write(node.with_inputs([tree_of(value.sort()), *node.inputs[1:]]))
@@ -114,6 +117,26 @@ class _Picks:
 
     def _is_sortable(self, value: pl.Expr) -> bool:
         return not isinstance(self._rows.select(value).dtypes[0], pl.List | pl.Array | pl.Object)
+
+
+def _ranked_in_order(values: Node) -> Node:
+    """Return values with those of ``top_k`` and the like in their order, unless they are sorted later; the node itself if none is."""
+    if not isinstance(values, Call) or values.name not in _RANKS:
+        inputs = [each if values.name in _SORTS else _ranked_in_order(each) for each in values.inputs]
+        is_changed = any(new is not old for new, old in zip(inputs, values.inputs, strict=True))
+        return values.with_inputs(inputs) if is_changed else values
+    value, count, *keys = map(write, values.inputs)
+    greatest = [not each for each in _each(values.option("descending"), max(1, len(keys)))]
+    if not keys:
+        return tree_of(write(values).sort(descending=greatest[0], nulls_last=True))
+    by = value.sort_by(
+        *keys,
+        value,
+        descending=[*greatest, False],
+        nulls_last=[*(True for _ in keys), False],
+        maintain_order=True,
+    )
+    return tree_of(by.head(count))
 
 
 def _may_pick(node: Node) -> bool:

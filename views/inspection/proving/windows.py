@@ -11,6 +11,8 @@ import polars as pl
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.eventtime.windows.kinds import Assignment, Global, Regular, Window
 
+from .calendars import in_calendar
+
 BOUNDS = ("window_start", "window_end")
 PANE_TIME = "pane_time"
 """The column of the event time of panes that are put into windows again."""
@@ -69,17 +71,13 @@ def assigned(frame: pl.DataFrame, time: str | None, shift: int, window: Window) 
         return frame.with_columns(starts.cast(bound), ends.cast(bound))
     if window.regular is not None:
         return _in_regular(frame, at, window.regular).with_columns(pl.col(BOUNDS).cast(bound))
-    if window.calendar is None:
-        raise UnprovableError(f"windows of {type(window).__name__} are not evaluated in a batch")
-    every, time_zone = window.calendar
-    if every[:1] != "1" or every[1:2].isdigit():
-        raise UnprovableError(
-            f"windows of {every} are not evaluated in a batch, only those of one day, week or month"
-        )
-    zone = time_zone or bound.time_zone or "UTC"
-    start = at.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone).dt.truncate(every)
-    starts, ends = (each.to_physical().cast(bound) for each in (start, start.dt.offset_by(every)))
-    return frame.with_columns(starts.alias(BOUNDS[0]), ends.alias(BOUNDS[1]))
+    if window.calendar is not None:
+        every, time_zone = window.calendar
+        starts, ends = in_calendar(at, every, time_zone or bound.time_zone or "UTC")
+        return frame.with_columns(starts.cast(bound).alias(BOUNDS[0]), ends.cast(bound).alias(BOUNDS[1]))
+    if window.shifted_by_key:
+        raise UnprovableError("how far windows are shifted by their key is not evaluated in a batch")
+    raise UnprovableError(f"windows of {type(window).__name__} are not evaluated in a batch")
 
 
 def _as_assigned(frame: pl.DataFrame, bound: pl.Datetime, assign: Assignment) -> pl.DataFrame:
