@@ -218,3 +218,37 @@ def test_an_epoch_that_is_still_to_come_is_refused() -> None:
     engine.push("a", {"x": [1]})
     with pytest.raises(ec.InputError, match=r"'v'.*epoch 50.*snapshot"):
         view.deltas(since=50)
+
+
+@pytest.mark.parametrize("options", [{}, {"name": "reader"}, {"queue": 3}], ids=str)
+def test_an_epoch_that_is_still_to_come_is_refused_by_every_reader(options: dict[str, Any]) -> None:
+    engine, view = started()
+    push(engine, HISTORY[0])
+    received: list[pl.DataFrame] = []
+    readers = {
+        "subscribe": lambda since: view.subscribe(received.append, since=since, **options),
+        "deltas": lambda since: view.deltas(since),
+        "changes": lambda since: list(view.changes(since)),
+    }
+    for read in readers.values():
+        with pytest.raises(
+            ec.InputError, match="view 'totals': epoch 99 is still to come, the engine is at epoch 1"
+        ):
+            read(99)
+        with pytest.raises(ec.InputError, match="view 'totals': since=-2; epochs are counted from 0"):
+            read(-2)
+    assert not view.subscriptions
+    view.subscribe(received.append, since=1, **options)
+    view.subscribe(received.append, since=-1)
+    push(engine, HISTORY[1])
+    engine.close()
+    assert sorted(frame["_epoch"][0] for frame in received) == [1, 2, 2]
+
+
+def test_a_name_that_has_deltas_already_goes_on_whatever_epoch_it_gives() -> None:
+    engine, view = started()
+    received: list[pl.DataFrame] = []
+    view.subscribe(received.append, since=0, name="reader").close()
+    push(engine, HISTORY[0])
+    view.subscribe(received.append, since=99, name="reader")
+    assert [frame["_epoch"][0] for frame in received] == [1]

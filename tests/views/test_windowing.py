@@ -553,3 +553,45 @@ def test_a_users_aggregate_of_sessions_whose_ends_move_without_rows(workers: int
         engine.push("sums", {"k": ["abc"[number % 3]], "v": [number + 1], "at": [at]})
     emitted = panes.read().sort("sum")
     assert emitted["own"].to_list() == emitted["sum"].to_list() == [*range(1, len(minutes) + 1)]
+
+
+BOUND_TYPES = {"window_start": pl.Datetime("us"), "window_end": pl.Datetime("us")}
+
+
+@pytest.mark.parametrize(
+    "window", [ec.fixed("1m"), ec.sessions("1m"), ec.calendar("1d"), ec.count_window(2)], ids=str
+)
+def test_columns_of_rows_with_the_names_of_bounds_are_refused(engine: ec.Engine, window: ec.Window) -> None:
+    columns = {"k": pl.String, "window_end": pl.Int64, "t": pl.Datetime("us")}
+    fares = engine.source("fares", columns, event_time="t")
+    expected = (
+        r"window on source 'fares': 'window_end' would appear twice, as a column and as a bound of windows; "
+        r"rename the column before: .rename\(\{'window_end': ...\}\)"
+    )
+    with pytest.raises(ec.PlanError, match=expected):
+        fares.window(window)
+    computed = fares.drop("window_end").with_columns(window_start="t", window_end="t")
+    with pytest.raises(ec.PlanError, match=r"'window_start' and 'window_end' would appear twice"):
+        computed.window(window)
+    panes = engine.source("panes", {"n": pl.Int64, **BOUND_TYPES}, event_time="window_end")
+    with pytest.raises(ec.PlanError, match=r"'window_start' and 'window_end' would appear twice"):
+        panes.window(window)
+    renamed = fares.rename({"window_end": "last"}).window(window).group_by("k").agg(most=pl.col("last").max())
+    view = engine.view("most", renamed)
+    engine.push("fares", [("a", 7, NOON)])
+    assert view.read()["most"].to_list() == [7]
+
+
+def test_bounds_of_windows_are_replaced_by_those_of_later_windows(engine: ec.Engine, rows: ec.Source) -> None:
+    given = engine.source("given", {"n": pl.Int64, **BOUND_TYPES})
+    counts = engine.view("counts", total(rows.window(ec.fixed("1m"))))
+    hours = engine.view("hours", counts.window(ec.fixed("1h")).group_by("k").agg(pl.col("v").sum()))
+    again = rows.window(ec.fixed("1m")).window(ec.fixed("1h"))
+    twice = engine.view("twice", again.group_by("k").agg(pl.col("v").sum()))
+    kept = engine.view("kept", given.window().group_by().agg(pl.col("n").sum()))
+    whole = engine.view("whole", given.window(ec.global_window()).group_by().agg(pl.col("window_end").max()))
+    engine.push("rows", {"k": ["a", "a"], "v": [1, 2], "t": [NOON, NOON + timedelta(minutes=5)]})
+    engine.push("given", [(4, NOON, NOON + timedelta(minutes=5))])
+    assert hours.read().rows() == twice.read().rows() == [("a", NOON, NOON + timedelta(hours=1), 3)]
+    assert kept.read().rows() == [(NOON, NOON + timedelta(minutes=5), 4)]
+    assert whole.read().rows() == [(NOON + timedelta(minutes=5),)]

@@ -73,7 +73,8 @@ class EventTimeCalls(CollectionBase, Generic[C]):
                 passed that date.
 
         Raises:
-            PlanError: there is no event time, or event time and ingress time are mixed.
+            PlanError: there is no event time, event time and ingress time are mixed, or rows that are in no windows yet have a
+                column ``window_start`` or ``window_end``.
         """
         where = self._where("window")
         declared = windowing(where, self._plan, self._place, window, timestamp)

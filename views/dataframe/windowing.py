@@ -22,7 +22,7 @@ from evercurrent.core.operators.group.aggregates import Aggregation, Column
 from ..expressions import compared_columns, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
-from ..plan.windowed import HELD
+from ..plan.windowed import HELD, is_windowed
 from .aggregation import aggregation
 from .grouping import identity
 from .triggers import after_watermark, with_late_part
@@ -39,7 +39,8 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
     """Return the windowing of ``collection.window(...)``, with panes dated by ``stamp``.
 
     Raises:
-        PlanError: it is not a window, there is no event time or a mix with ingress time, or the stamp is unknown.
+        PlanError: it is not a window, there is no event time or a mix with ingress time, the stamp is unknown, or a column of
+            rows has the name of a bound.
     """
     schema, event_time = plan[place].schema, plan[place].event_time
     if window is None:
@@ -58,7 +59,24 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
             "another with .with_event_time(...)"
         )
     _forbid_mixed_times(where, plan, place)
+    if not (window.is_given or window.is_global):
+        _forbid_columns_of_bounds(where, plan, place)
     return Windowing(window, stamp)
+
+
+def _forbid_columns_of_bounds(where: str, plan: Plan, place: PlanId) -> None:
+    """Check that no column that is not the bound of an earlier window would be replaced by one."""
+    names = [name for name in BOUNDS if name in plan[place].schema]
+    if not names or is_windowed(plan, place):
+        return
+    several, renamed = len(names) > 1, ", ".join(f"{name!r}: ..." for name in names)
+    what = "as columns and as bounds of windows" if several else "as a column and as a bound of windows"
+    columns = "columns" if several else "column"
+    as_given = "; if they are the bounds of windows, .window() without arguments uses them" if several else ""
+    raise PlanError(
+        f"{where}: {' and '.join(map(repr, names))} would appear twice, {what}; rename the {columns} before: "
+        f".rename({{{renamed}}}){as_given}"
+    )
 
 
 def require_bounds(where: str, schema: pl.Schema) -> None:

@@ -173,8 +173,6 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             EpochGoneError: they are no longer all retained; start from ``snapshot()`` instead.
             InputError: ``since`` is not a number, or the epoch is still to come, as an epoch of another engine may be.
         """
-        if since is not None:
-            require_epoch(self.name, "since", since)
         with self._engine.reading(self.name) as now:
             require_past(self.name, since, now.epoch)
             first = BEFORE_ALL if since is None else since
@@ -256,6 +254,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
 
         Raises:
             EpochGoneError: deltas that are to be delivered are no longer all retained.
+            InputError: ``since`` is not a number, or the epoch is still to come.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
         """
         self._check_subscription(callback, since, reader, name, on_schema, queue, on_full)
@@ -302,6 +301,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
 
     def _deliver_missed(self, callback: Callback, since: int | None) -> None:
         """Deliver the deltas after an epoch, and those of epochs that the callback itself pushes."""
+        require_past(self.name, since, self.epoch)
         while since is not None and since < self.epoch:
             missed = self.deltas(since)
             for frame in missed:
@@ -349,6 +349,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
         require_free_name(self, name, self._engine.readers)
         now, key = self.epoch, reader_key(self.name, name)
         last = self._engine.readers.last_of(self.name, name)
+        require_past(self.name, since if last is None else None, now)
         delivered = last if last is not None else now if since is None else since
         subscription = Subscription(self, callback, delivered, name, on_schema)
         subscription.reader = reader

@@ -36,12 +36,15 @@ def require_epoch(view: str, name: str, epoch: object) -> None:
 
 
 def require_past(view: str, since: int | None, epoch: int) -> None:
-    """Check that ``since`` is not after the present epoch, as an epoch of another engine may be.
+    """Check that ``since`` is None, or the number of an epoch that is not after the present one, as that of another engine may be.
 
     Raises:
-        InputError: it is still to come.
+        InputError: it is something else, or still to come.
     """
-    if since is not None and since > epoch:
+    if since is None:
+        return
+    require_epoch(view, "since", since)
+    if since > epoch:
         raise InputError(
             f"view {view!r}: epoch {since} is still to come, the engine is at epoch {epoch}; "
             "a new engine begins at epoch 0: read view.snapshot() first"

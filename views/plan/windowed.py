@@ -10,7 +10,7 @@ from evercurrent.core.operators.group.aggregates import Column
 
 from .nodes import EventTime, PlanId
 from .plan import Plan
-from .shapes import Chosen, Computed, LastOnes, Retimed, Same
+from .shapes import Assigned, Chosen, Computed, LastOnes, Retimed, Same
 
 KEY = "key:"
 """Before the name of a column that holds a key in place of a column of rows that has the name of the key."""
@@ -42,6 +42,11 @@ def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
         if len(inputs) != 1:
             return None
         (place,) = inputs
+
+
+def is_windowed(plan: Plan, place: PlanId) -> bool:
+    """Return whether the rows of a node, or of one upstream, were put into windows."""
+    return any(isinstance(plan[at].operation.shape, Assigned) for at in plan.behind(place))
 
 
 def panes_of(plan: Plan, place: PlanId) -> PlanId | None:
