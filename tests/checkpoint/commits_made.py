@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
+import zlib
 from dataclasses import replace
 from typing import Any
 
 from evercurrent.views.checkpoint import Commit, DeltaRef, PieceRef, StateRecord
 from evercurrent.views.checkpoint.marker import MARKER
-from evercurrent.views.checkpoint.record_files import encoded
+from evercurrent.views.checkpoint.record_files import TAIL, TAIL_SIZE, encoded
+from evercurrent.views.checkpoint.records import BEFORE_CRC
 from evercurrent.views.store import Store
 
 VERSIONS = {"evercurrent": "0", "polars": "0", "python": "0"}
@@ -17,6 +20,12 @@ VERSIONS = {"evercurrent": "0", "polars": "0", "python": "0"}
 def begin_in_format_1(store: Store) -> None:
     """Begin a checkpoint as versions did whose keys were hashed by polars."""
     store.put(MARKER, [encoded({"evercurrent": "0.1.0"}, 1)])
+
+
+def without_before_crc(record: bytes) -> bytes:
+    """A record as earlier versions wrote it: without the checksum of the one before."""
+    content = re.sub(rb'"%b":"\w{8}",' % BEFORE_CRC.encode(), b"", record[:-TAIL_SIZE])
+    return content + TAIL % zlib.crc32(content)
 
 
 def a_commit(epoch: int, **parts: Any) -> Commit:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint.commits_made import without_before_crc
 from commit_cadence import commits_put_off
 from durability.kept_programs import PROGRAMS, KeptProgram, contents
 from durability.test_damaged_logs import in_the_former_layout
@@ -36,9 +37,9 @@ def newest_form(path: Path) -> int:
 
 
 def as_of_an_earlier_version(path: Path) -> None:
-    """Give all records the number of the form before, with a checksum that fits."""
+    """Give all records the form before: its number, and a checksum that fits."""
     for record in (path / "commits").iterdir():
-        content = record.read_bytes().replace(
+        content = without_before_crc(record.read_bytes()).replace(
             b'"format":%d' % RECORD_FORMAT, b'"format":%d' % (RECORD_FORMAT - 1)
         )
         body = content[: content.rindex(b',"crc"')]

@@ -6,7 +6,7 @@ whatever epoch they have reached, and one of them succeeds.
 
 Old records, each from a whole one to before the next, are packed into one file (``record_packs``).
 
-A record is whole, or the difference from the one before it. Records are written atomically: one that cannot be read, or
+A record is whole, or the difference from the one before it, whose checksum it has. Records are written atomically: one that cannot be read, or
 that is missing between others, is damage, and an error that names it. Differences before the first whole record are
 remains of an interrupted sweep; they are not retained.
 """
@@ -16,16 +16,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from evercurrent.core.data.errors import CheckpointError, EpochGoneError, MissingFileError, NameTakenError
+from evercurrent.core.data.errors import (
+    CheckpointError,
+    CorruptFileError,
+    EpochGoneError,
+    MissingFileError,
+    NameTakenError,
+)
 
 from ..store import Item, Store
-from .commits import Commit, DeltaRef, JsonObject, Passed, delta_refs, epochs_from_json
+from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
 from .pending import lost_oldest, require_acknowledged
-from .record_files import decoded, encoded_record
+from .record_files import checksum_of, decoded, encoded_record
 from .record_packs import closed_segments
-from .records import Records, record_name
+from .records import BEFORE_CRC, RecordFacts, Records, record_name
 from .sweeping import Swept, sweep_files
 
 
@@ -64,24 +70,27 @@ class CommitLog:
             self._look()
             return self._last
         rebuilt, epoch, differences = None, last.epoch, self._differences
-        bodies: list[tuple[int, JsonObject]] = []  # Noted once all are read: a store may fail in between.
+        before = self._records.facts(self._records.firsts[-1])
+        records: list[tuple[int, RecordFacts]] = []  # Noted once all are read: a store may fail in between.
         while True:
             try:
                 body = self._records.read(epoch + 1, is_next=True)
             except MissingFileError:
                 break
+            self._require_next(before, epoch + 1)
             if body["whole"]:
                 rebuilt, differences = Rebuilt(Commit.from_json(body)), 0
             else:
                 rebuilt = rebuilt or Rebuilt(last)
                 self._records.go_on(rebuilt, epoch + 1, body)
                 differences += 1
-            bodies.append((epoch + 1, body))
-            epoch = body["epoch"]
+            before = self._records.facts(epoch + 1)
+            records.append((epoch + 1, before))
+            epoch = before.epoch
         if rebuilt is not None:
             self._last, self._differences = rebuilt.commit(), differences
-            for first, body in bodies:
-                self._records.add(first, body)
+            for first, facts in records:
+                self._records.add(first, facts)
         elif not self._is_there(self._records.firsts[-1]):
             self._look_again(last)
         return self._last
@@ -116,16 +125,12 @@ class CommitLog:
         whole = whole or last is None or differences >= self._full_every
         body = commit.as_json() if last is None or whole else difference(last, commit)
         before = self._records.firsts[-1] if self._records.firsts else None
-        if before is not None and not self._is_there(before):
-            raise CheckpointError(
-                f"{self.store.url}: another writer has committed so many epochs after {first - 1} that its record is deleted, or "
-                "the checkpoint was deleted or moved; what was to be committed now is not; put the checkpoint back, or make a new engine "
-                "to go on from the last commit"
-            )
-        body = {"before": before, "whole": whole, **body}
-        self._put(first, encoded_record(body), commit, items)
+        link = {} if before is None else {BEFORE_CRC: self._crc_on_disk(before)}
+        body = {"before": before, **link, "whole": whole, **body}
+        record = encoded_record(body)
+        self._put(first, record, commit, items)
         self.store.acknowledge(first, commit.epoch)
-        self._records.add(first, body)
+        self._records.add(first, RecordFacts.of(body, checksum_of(record)))
         self._last, self._differences = commit, 0 if whole else differences
 
     def epochs(self) -> list[int]:
@@ -172,9 +177,24 @@ class CommitLog:
                 f"{self.store.url}: the deltas of {view!r} after epoch {since} are no longer retained, those after "
                 f"{firsts[0] - 1} are{self._cut_short()}"
             )
-        covering = firsts[max(0, bisect_right(firsts, since + 1) - 1) :]
-        refs_by_record = [facts.deltas.get(view, ()) for facts in self._records.facts_in_order(covering)]
+        at = max(0, bisect_right(firsts, since + 1) - 1)
+        all_facts = self._records.facts_in_order(firsts[at:])
+        if at:
+            self._require_received(firsts[at - 1], firsts[at])
+        refs_by_record = [facts.deltas.get(view, ()) for facts in all_facts]
         return [ref for parts in refs_by_record for ref in delta_refs(parts) if ref.epoch > since]
+
+    def _require_received(self, before: int, first: int) -> None:
+        """Check that a record goes on from the one with whose deltas a reader has ended, if that is still there and whole.
+
+        Raises:
+            CorruptFileError: the records are of two histories.
+        """
+        try:
+            facts = self._records.facts(before)
+        except (MissingFileError, CorruptFileError):
+            return  # No delta of it is read.
+        self._records.require_one_history(facts, first)
 
     def past_epochs(self) -> Iterator[Passed]:
         """Yield the epochs of all retained commits, each with its instant and watermarks, the latest first.
@@ -301,6 +321,45 @@ class CommitLog:
         return CheckpointError(
             f"{who} has committed epoch {body['epoch']} of {self.store.url}; what was to be committed now is not; make "
             "a new engine to go on from there"
+        )
+
+    def _crc_on_disk(self, first: int) -> str:
+        """Return the checksum of the last record, which must be there and be the one that was last read or written.
+
+        Raises:
+            CheckpointError: it is not; nothing may be committed after it.
+        """
+        last, name = self._records.facts(first), record_name(first)
+        try:
+            data = self.store.read(name).to_pybytes()
+        except MissingFileError:
+            raise CheckpointError(
+                f"{self.store.url}: another writer has committed so many epochs after {last.epoch} that its record is deleted, or "
+                "the checkpoint was deleted or moved; what was to be committed now is not; put the checkpoint back, or make a new engine "
+                "to go on from the last commit"
+            ) from None
+        decoded(f"{self.store.url}: {name}", data)
+        if checksum_of(data) != last.crc:
+            raise self._replaced(last.epoch)
+        return last.crc
+
+    def _require_next(self, before: RecordFacts, first: int) -> None:
+        """Check that a record that has come since the last look goes on from the one before it.
+
+        Raises:
+            CheckpointError: the checkpoint was replaced since.
+            CorruptFileError: the records are of two histories.
+        """
+        if not self._records.facts(first).goes_on_from(before):
+            last = self._records.facts(self._records.firsts[-1])
+            if self._records.crc_there(self._records.firsts[-1]) != last.crc:
+                raise self._replaced(last.epoch)
+        self._records.require_one_history(before, first)
+
+    def _replaced(self, epoch: int) -> CheckpointError:
+        return CheckpointError(
+            f"{self.store.url}: the record of epoch {epoch} is another one than before: the checkpoint was replaced by another copy "
+            "while it was in use; nothing was committed to it since; make a new engine or reader, which goes on from what is there"
         )
 
     def _is_there(self, first: int) -> bool:

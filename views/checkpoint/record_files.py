@@ -52,6 +52,11 @@ def is_latest_form(data: bytes) -> bool:
     return data.startswith(b'{"format":%d,' % RECORD_FORMAT)
 
 
+def checksum_of(data: bytes) -> str:
+    """Return the checksum with which an intact record ends, which no other record of the checkpoint has."""
+    return data[-len('89abcdef"}\n') : -len('"}\n')].decode()
+
+
 def is_intact(data: bytes) -> bool:
     """Return whether the bytes end in their own checksum."""
     return data[-TAIL_SIZE:] == TAIL % zlib.crc32(data[:-TAIL_SIZE])

@@ -12,7 +12,7 @@ from ..store import Store
 from .commits import Commit, JsonObject
 from .differences import Rebuilt, refs_in
 from .marker import COMMITS
-from .record_files import decoded, is_latest_form
+from .record_files import checksum_of, decoded, is_latest_form
 from .record_packs import PACK, Pack, open_pack, write_pack
 
 RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
@@ -20,6 +20,12 @@ RECORD = re.compile(rf"{COMMITS}(\d{{12}})\.json")
 
 FIELDS = {"epoch", "before", "whole", "deltas"}
 """The fields of every record of a commit."""
+
+BEFORE_CRC = "before_crc"
+"""The field with the checksum of the record before: its number alone would fit a record of another history as well.
+
+Records of earlier versions lack it.
+"""
 
 
 def record_name(first: int) -> str:
@@ -33,19 +39,30 @@ def record_name(first: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """The cached facts of a record: its commit's epoch, the record before it, the files that it names."""
+    """The cached facts of a record: its commit's epoch, its checksum, the record before it, the files that it names.
+
+    ``before_crc`` is None in the first record, and in those of earlier versions.
+    """
 
     epoch: int
+    crc: str
     before: int | None
+    before_crc: str | None
     whole: bool
     files: frozenset[str]
     deltas: JsonObject
 
     @staticmethod
-    def of(body: JsonObject) -> RecordFacts:
-        """Return the facts of a record with this body."""
+    def of(body: JsonObject, crc: str) -> RecordFacts:
+        """Return the facts of a record with this body and checksum."""
         files = frozenset(ref.file for ref in refs_in(body))
-        return RecordFacts(body["epoch"], body["before"], body["whole"], files, body["deltas"])
+        return RecordFacts(
+            body["epoch"], crc, body["before"], body.get(BEFORE_CRC), body["whole"], files, body["deltas"]
+        )
+
+    def goes_on_from(self, before: RecordFacts) -> bool:
+        """Return whether this is a record after that one, as far as it is known, and not after another one of the same epoch."""
+        return self.before_crc in (None, before.crc)
 
 
 def covers(body: JsonObject, first: int) -> bool:
@@ -121,10 +138,10 @@ class Records:
         if pack is not None:
             self._packs = {**self._packs, **dict.fromkeys(pack.places, pack)}
 
-    def add(self, first: int, body: JsonObject) -> None:
+    def add(self, first: int, facts: RecordFacts) -> None:
         """Note a record that was written after all others."""
         self.firsts.append(first)
-        self._facts[first] = RecordFacts.of(body)
+        self._facts[first] = facts
 
     def forget(self, firsts: Sequence[int]) -> None:
         """Remove records that were deleted."""
@@ -159,8 +176,16 @@ class Records:
                 f"{self.store.url}: {name} holds the record of epoch {body['epoch']} in the place of that of epoch "
                 f"{first}; restore it from a copy of the checkpoint"
             )
-        self._facts[first] = RecordFacts.of(body)
+        self._facts[first] = RecordFacts.of(body, checksum_of(data))
         return body
+
+    def crc_there(self, first: int) -> str:
+        """Return the checksum that a record has in the store now.
+
+        Raises:
+            MissingFileError: it is gone.
+        """
+        return checksum_of(self._content(first, is_next=False))
 
     def is_latest_form(self, first: int) -> bool:
         """Return whether earlier versions of evercurrent refuse a record because of its format."""
@@ -197,12 +222,36 @@ class Records:
 
         Raises:
             MissingFileError: a record between two of them is missing.
+            CorruptFileError: they are not of one history.
         """
         all_facts = [self.facts(first) for first in firsts]
         for one, after in zip(all_facts, firsts[1:], strict=False):
             if one.epoch + 1 != after:
                 raise self._lost(one.epoch + 1, after)
+            self.require_one_history(one, after)
         return all_facts
+
+    def require_one_history(self, before: RecordFacts, first: int) -> None:
+        """Check that a record goes on from the one before it, whose facts these are.
+
+        Raises:
+            CorruptFileError: it goes on from another one of the same epoch.
+        """
+        if other := self.other_history(before, first):
+            raise CorruptFileError(
+                f"{self.store.url}: {self.file_of(first)} {other}; restore one copy of the checkpoint into an empty folder, or move "
+                f"this file and all later records away: then epoch {before.epoch} is the last"
+            )
+
+    def other_history(self, before: RecordFacts, first: int) -> str:
+        """Return what is wrong with a record that goes on from another one than that before it; "" if it goes on from that."""
+        if before.epoch + 1 != first or self.facts(first).goes_on_from(before):
+            return ""
+        return (
+            f"goes on from another record of epoch {before.epoch} than the one that is there: the folder has records of two "
+            f"histories, of epochs up to {before.epoch} and of epochs from {first} on, as when a copy is written over another one "
+            "without deleting its files"
+        )
 
     def commit(self, first: int) -> tuple[Commit, int]:
         """Return the commit of a record, and how many differences lead to it from a whole one.
@@ -219,6 +268,7 @@ class Records:
                 raise self._lost(before, after) from error
             if bodies[-1][1]["epoch"] + 1 != after:
                 raise self._lost(bodies[-1][1]["epoch"] + 1, after)
+            self.require_one_history(self.facts(before), after)
         rebuilt = Rebuilt(Commit.from_json(bodies[-1][1]))
         for at, body in reversed(bodies[:-1]):
             self.go_on(rebuilt, at, body)

@@ -16,7 +16,7 @@ from .marker import MARKER, is_checkpoint
 from .pending import lost_oldest, pending_inputs, require_acknowledged
 from .piece_files import from_bytes
 from .reader_offsets import read_note
-from .records import Records, record_name
+from .records import RecordFacts, Records, record_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class Fault:
 
     file: str
     what: str
+
+
+ONE_COPY = "restore one whole copy into an empty folder"
+"""The remedy where single files of a copy do not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,7 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
     """Return all pieces that the records name, and the faults of the records."""
     refs: set[PieceRef] = set()
     faults: list[Fault] = []
+    before: RecordFacts | None = None
     expected: int | None = None
     begun = False
     for first in records.firsts:
@@ -118,18 +123,20 @@ def _named(records: Records) -> tuple[set[PieceRef], list[Fault]]:
             faults.append(Fault(record_name(expected), f"is missing, and {record_name(first)} is there"))
         try:
             body = records.read(first)
+            if before is not None and (other := records.other_history(before, first)):
+                faults.append(Fault(records.file_of(first), f"{other}; {ONE_COPY}"))
+            before = records.facts(first)
             begun = begun or body["whole"]
             refs |= refs_in(body) if begun else set()
-            expected = body["epoch"] + 1
+            expected = before.epoch + 1
         except CheckpointError as error:
             name = records.file_of(first)
             what = _without_name(error, name)
             faults.append(Fault(name, f"{what}; what it alone names is not checked"))
-            expected, begun = None, True
+            before, expected, begun = None, None, True
     if records.firsts and not begun:
         first = records.firsts[0]
-        before = records.facts(first).before
-        lost = record_name(0 if before is None else before)
+        lost = record_name(records.facts(first).before or 0)
         faults.append(Fault(lost, f"is missing, and {record_name(first)} goes on from it"))
     return refs, faults
 
