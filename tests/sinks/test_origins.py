@@ -124,14 +124,18 @@ def test_an_opened_checkpoint_that_is_restored_before_anything_is_written_is_gon
 def test_two_views_do_not_share_a_place(place: Place) -> None:
     if place.kind == "function":
         pytest.skip("a function may be called for several views")
-    engine = ec.Engine()
-    log = engine.source("log", {"word": pl.String})
-    first = engine.view("first", log.group_by("word").agg(n=pl.len()))
-    second = engine.view("second", log.filter(pl.col("word") == "a").group_by("word").agg(n=pl.len()))
-    log.push({"word": ["a", "b"]})
+    engines = {"first": ec.Engine(), "second": ec.Engine()}
+    logs = [engine.source("log", {"word": pl.String}) for engine in engines.values()]
+    first, second = (
+        engine.view(name, log.group_by("word").agg(n=pl.len()))
+        for log, (name, engine) in zip(logs, engines.items(), strict=True)
+    )
+    for log in logs:
+        log.push({"word": ["a", "b"]})
     assert place.deliver(first).join(20)
     later = place.deliver(second)
-    log.push({"word": ["c"]})
+    for log in logs:
+        log.push({"word": ["c"]})
     with pytest.raises(ec.SinkError, match=r"another view|this view has not written it"):
         later.join(20)
     assert first.subscriptions[0].delivery.join(20)

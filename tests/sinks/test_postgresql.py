@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -48,6 +49,30 @@ def server() -> Iterator[str]:
             yield f"postgresql+psycopg://me@/postgres?host={place}"
         finally:
             run("pg_ctl", "-m", "immediate", "stop")
+
+
+def test_of_views_that_begin_one_table_at_once_one_has_it(server: str) -> None:
+    """Each in an engine of its own, as in two processes, the first of them also creating ``evercurrent_epochs``."""
+    database, names = sqlalchemy.create_engine(server), [f"view {number}" for number in range(3)]
+    for number in range(5):
+        deliveries = []
+        for name in names:
+            engine = ec.Engine()
+            counts = engine.view(name, engine.source("rows", {"k": pl.String}).group_by("k").len("n"))
+            engine.push("rows", {"k": [name]})
+            deliveries.append(counts.to_sql(server, f"taken {number}", retry=ec.Retry(first_seconds=0.05)))
+        for delivery in deliveries:
+            with suppress(ec.SinkError):
+                assert delivery.join(30)
+        refused = [str(delivery.error) for delivery in deliveries if delivery.error is not None]
+        assert len(refused) == len(names) - 1
+        assert all("is written by another view" in error for error in refused), refused
+        with database.connect() as connection:
+            [(name, n)] = connection.execute(sqlalchemy.text(f'select * from "taken {number}"'))
+        assert (deliveries[names.index(name)].error, n) == (None, 1)
+        for delivery in deliveries:
+            delivery.close()
+    database.dispose()
 
 
 def test_a_view_is_kept_there_through_restarts_and_a_lost_connection(server: str, tmp_path: Path) -> None:

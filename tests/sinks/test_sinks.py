@@ -147,8 +147,27 @@ def test_two_deliveries_of_a_name_are_refused(place: Place) -> None:
     engine = ec.Engine()
     view = counted(engine)
     place.deliver(view)
-    with pytest.raises(ec.PlanError, match="is in use; close that subscription first"):
+    is_function = place.kind == "function"
+    message = "is in use; close that subscription first" if is_function else "is being written already, from"
+    with pytest.raises(ec.PlanError, match=message):
         place.deliver(view)
+
+
+def test_one_place_is_of_one_view(place: Place) -> None:
+    engine = ec.Engine()
+    view = counted(engine)
+    other = engine.view("other", engine.sources["words"].group_by("word").len("m"))
+    delivery = place.deliver(view)
+    if place.kind == "function":
+        place.deliver(other)
+        return
+    with pytest.raises(
+        ec.PlanError, match=r"view 'other': .* is being written already, from view 'counts'; close"
+    ):
+        place.deliver(other)
+    assert other.subscriptions == ()
+    delivery.close()
+    place.deliver(view).close()
 
 
 def test_what_cannot_be_mended_ends_the_delivery(tmp_path: Path) -> None:
@@ -257,7 +276,7 @@ def test_one_view_feeds_sources_of_one_name_in_two_engines() -> None:
     for delivery, same in zip(deliveries, views, strict=True):
         assert delivery.join(20)
         assert rows_of(same) == rows_of(view)
-    with pytest.raises(ec.PlanError, match="in use"):
+    with pytest.raises(ec.PlanError, match="source 'counts' of another engine is being written already"):
         view.to_source(engines[1], "counts")
 
 

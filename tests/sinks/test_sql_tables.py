@@ -90,7 +90,9 @@ def test_one_table_in_two_databases(tmp_path: Path) -> None:
     for name in ("x", "y"):
         assert view.to_sql(f"sqlite:///{tmp_path}/{name}.db", "t").join(10)
     assert len(engine.stats()["sinks"]) == 2
-    with pytest.raises(ec.PlanError, match="is in use"):
+    with pytest.raises(
+        ec.PlanError, match=r"y.db is being written already, from view 'v'; close that delivery"
+    ):
         view.to_sql(f"sqlite:///{tmp_path}/y.db", "t")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -114,6 +117,51 @@ def test_a_key_with_two_rows_is_refused_and_nothing_is_written(table):
         sink.write(delta(2, ("b", 1, 1), ("b", 2, 1)))
     sink.write(delta(2, ("b", 1, 1)))
     assert read() == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_view_that_begins_a_table_of_a_database_meanwhile_keeps_it(tmp_path, number, monkeypatch):
+    """The other one begins before either of the two transactions in which a table begins."""
+    pytest.importorskip("sqlalchemy")
+    slow, quick = (
+        SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of("o", view))
+        for view in ("slow", "quick")
+    )
+    transaction, numbers = slow._transaction, count(1)
+
+    def interrupted() -> object:
+        if next(numbers) == number:
+            quick.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+        return transaction()
+
+    monkeypatch.setattr(slow, "_transaction", interrupted)
+    assert slow.position() is quick.position() is None
+    with pytest.raises(SinkError, match="is written by another view"):
+        slow.begin(NOTHING, 0)
+    quick.write(delta(1, ("b", 1, 1)))
+    assert in_sqlite(tmp_path / "x.db") == [("a", 1), ("b", 1)]
+
+
+def test_a_view_that_claims_a_table_later_may_have_it(tmp_path, monkeypatch):
+    """A claim alone is no table: that of a view whose contents were refused must not keep the name for ever."""
+    pytest.importorskip("sqlalchemy")
+    slow, quick = (
+        SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of("o", view))
+        for view in ("slow", "quick")
+    )
+    create = quick._create
+
+    def interrupted(connection: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(quick, "_create", interrupted)
+    with pytest.raises(OSError, match="disk is full"):
+        quick.begin(NOTHING, 0)
+    monkeypatch.setattr(quick, "_create", create)
+    slow.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+    with pytest.raises(SinkError, match="is written by another view"):
+        quick.begin(NOTHING, 0)
+    assert in_sqlite(tmp_path / "x.db") == [("a", 1)]
 
 
 def test_another_engine_begins_anew_and_the_first_does_not_go_on(table):
@@ -281,6 +329,120 @@ def test_iceberg_takes_null_and_not_a_number_as_keys(tmp_path):
     sink.write(pl.DataFrame([(*row, 2, -1) for row in contents[:4]], schema=whole, orient="row"))
     rows = pl.DataFrame(catalog.load_table("shop.t").scan().to_arrow()).rows()
     assert list(map(repr, ordered(rows))) == list(map(repr, ordered([(0.5, 2, 5), (nan, 2, 6)])))
+
+
+@pytest.mark.parametrize("dtype", [pl.Float16, pl.Float32, pl.Float64])
+@pytest.mark.parametrize("keys", [("a",), ("a", "b")], ids=["one key", "two keys"])
+def test_iceberg_takes_infinities_as_keys(tmp_path, dtype, keys):
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    (tmp_path / "warehouse").mkdir()
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse"
+    catalog = catalogs.load_catalog("test", type="sql", uri=uri, warehouse=warehouse)
+    engine = ec.Engine()
+    source = engine.source("s", {"a": dtype, "b": pl.Int64})
+    view = engine.view("v", source.group_by(*keys).len("n"))
+    delivery = view.to_iceberg("shop.t", catalog)
+    most = {pl.Float16: 65504.0, pl.Float32: 3.4028234663852886e38, pl.Float64: 1.7976931348623157e308}[dtype]
+    numbers = [float("inf"), float("-inf"), most, -most, 1.0, 0.0, float("nan"), None]
+    for some in (numbers, numbers, numbers[:2], numbers[2:4], [numbers[0]], [numbers[1], -0.0]):
+        engine.push("s", pl.DataFrame({"a": some, "b": [1] * len(some)}, schema=source.schema))
+        assert delivery.join(20)
+        rows = pl.DataFrame(catalog.load_table("shop.t").scan().to_arrow()).rows()
+        assert list(map(repr, ordered(rows))) == list(map(repr, ordered(view.read().rows())))
+
+
+class Interrupted(Origin):
+    """An origin during whose next token, which each commit takes after it has read the table, something else happens."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def token(self, epoch: int) -> str:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().token(epoch)
+
+
+@pytest.fixture(params=["delta lake", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable[[str, Origin], Sink], Read]:
+    """A function that opens the sink of a view, and one that reads what is there."""
+    if request.param == "iceberg":
+        _, read = in_iceberg(tmp_path)
+        uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse"
+        catalog = {"type": "sql", "name": "test", "uri": uri, "warehouse": warehouse}
+        return lambda view, origin: IcebergTable(catalog, "shop.depth", ["key"], view, SCHEMA, origin), read
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "table")
+    return lambda view, origin: DeltaTableSink(path, ["key"], view, SCHEMA, origin), lambda: ordered(
+        pl.DataFrame(deltalake.DeltaTable(path).to_pyarrow_table()).rows()
+    )
+
+
+def test_the_first_commit_of_two_views_that_begin_one_table_is_the_table(lake):
+    opened, read = lake
+    origin = Interrupted("slow", lambda: [(-1, "o")])
+    slow, quick = opened("slow", origin), opened("quick", Origin.of("o", "quick"))
+    assert slow.position() is quick.position() is None
+    origin.meanwhile = lambda: quick.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+    with pytest.raises(Exception, match="exist"):
+        slow.begin(NOTHING, 0)
+    for call in (slow.position, lambda: slow.begin(NOTHING, 0)):
+        with pytest.raises(SinkError, match="this view has not written it"):
+            call()
+    quick.write(delta(1, ("b", 1, 1)))
+    assert read() == [("a", 1), ("b", 1)]
+
+
+def test_a_table_that_another_view_begins_after_the_first_look_is_left_alone(lake):
+    opened, read = lake
+    slow, quick = opened("slow", Origin.of("o", "slow")), opened("quick", Origin.of("o", "quick"))
+    assert slow.position() is quick.position() is None
+    quick.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+    with pytest.raises(SinkError, match="this view has not written it"):
+        slow.begin(NOTHING, 0)
+    assert read() == [("a", 1)]
+
+
+def test_of_writers_that_create_a_table_at_once_one_does(lake, tmp_path):
+    opened, _ = lake
+    views = [f"view {number}" for number in range(6)]
+    sinks = [opened(view, Origin.of("o", view)) for view in views]
+    start = threading.Barrier(len(sinks))
+
+    def begun(sink: Sink) -> bool:
+        assert sink.position() is None
+        start.wait(20)
+        try:
+            sink.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+        except Exception:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(sinks)) as team:
+        have_begun = list(team.map(begun, sinks))
+    assert sum(have_begun) == 1
+    for sink, has_begun in zip(sinks, have_begun, strict=True):
+        if has_begun:
+            assert sink.position() == 0
+        else:
+            with pytest.raises(SinkError, match="this view has not written it"):
+                sink.position()
+
+
+@pytest.mark.parametrize("step", ["write", "begin"])
+def test_a_commit_upon_a_table_that_another_engine_has_begun_meanwhile_fails(lake, step):
+    opened, read = lake
+    origin = Interrupted("depth", lambda: [(-1, "first")])
+    first, second = opened("depth", origin), opened("depth", Origin.of("second", "depth"))
+    first.begin(pl.DataFrame({"key": ["a"], "n": [1]}), 0)
+    first.write(delta(1, ("b", 1, 1)))
+    origin.meanwhile = lambda: second.begin(pl.DataFrame({"key": ["c"], "n": [3]}), 5)
+    with pytest.raises(Exception, match=r"(?i)commit|changed"):
+        first.write(delta(2, ("d", 1, 1))) if step == "write" else first.begin(NOTHING, 2)
+    assert read() == [("c", 3)]
+    assert first.position() is None
+    second.write(delta(6, ("e", 1, 1)))
+    assert read() == [("c", 3), ("e", 1)]
 
 
 def test_properties_of_an_iceberg_catalog_may_name_it(tmp_path):

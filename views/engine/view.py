@@ -48,7 +48,7 @@ from .retained_deltas import Deltas
 from .view_forms import ReadForms
 from .view_keeper import ViewKeeper
 from .view_questions import Questions
-from .view_sinks import DeliverySubscription, MakeSink, Outputs, delivered_places
+from .view_sinks import DeliverySubscription, MakeSink, Outputs, free_name
 
 
 @tagged("views.view:View")
@@ -378,8 +378,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             )  # This opens the checkpoint, which has the position under this name.
             remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
-            if any(place != sink.place for place in delivered_places(self.subscriptions, name)):
-                name = sink.place  # Such as a table of one name in two databases.
+            name = free_name(self, name, sink, self._engine.views.values())
             require_free_name(self, name, self._engine.readers)
             key = reader_key(self.name, name)
             subscription = subscribing.begin(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from ..concurrency.turns import Turn
-from ..epochs.subscriptions import Readers
+from ..epochs.subscriptions import Followed, Readers
 from ..sinks.delivered_view import Beginning
 from ..sinks.origin import Origin
 from .published import Published
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 class ViewKeeper(Protocol):
     """The engine, as far as views use it."""
+
+    @property
+    def views(self) -> Mapping[str, Followed]:
+        """The views by name."""
+        ...
 
     @property
     def epoch_number(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -365,13 +365,30 @@ class DeliverySubscription(Subscription):
             self.delivery.wake()
 
 
-def delivered_places(subscriptions: Sequence[Subscription], name: str) -> list[str]:
-    """Return the places that are written under a name."""
+def free_name(view: Followed, name: str, sink: Sink, views: Iterable[Followed]) -> str:
+    """Return the name under which a view is written to a sink: the place, if the name is that of another place.
+
+    Raises:
+        PlanError: the place is being written already, from this view or another one.
+    """
+    named = [each for each in _deliveries(view) if each.name == name and sink.target is not None]
+    twins = [each for one in views for each in _deliveries(one) if each.is_to(sink)]
+    twins += [each for each in named if each.place == sink.place]
+    if twins:
+        raise PlanError(
+            f"view {view.name!r}: {sink.place} is being written already, from view {twins[0].view_name!r}; close that delivery "
+            "first, with its close(), or write to another place"
+        )
+    # The name is that of another place where, for one, tables of one name are in two databases.
+    return sink.place if any(each.remembers for each in named) else name
+
+
+def _deliveries(view: Followed) -> list[Delivery]:
+    """Return the open deliveries of a view."""
     return [
-        each.delivery.place
-        for each in subscriptions
-        if isinstance(each, DeliverySubscription) and each.delivery is not None and each.name == name
-        if each.delivery.remembers
+        each.delivery
+        for each in view._subscriptions
+        if isinstance(each, DeliverySubscription) and each.delivery is not None and not each.is_closed
     ]
 
 

@@ -108,6 +108,10 @@ class Delivery:
         """Where it is written: the kind, and a path, url or table without any password."""
         return self._sink.place
 
+    def is_to(self, sink: Sink) -> bool:
+        """Return whether it writes to the place of this sink."""
+        return sink.target is not None and self._sink.target == sink.target
+
     @property
     def remembers(self) -> bool:
         """Whether the sink itself records how far it is."""

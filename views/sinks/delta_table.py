@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -46,13 +47,15 @@ class DeltaTableSink:
         self._path, self._keys, self._application = path, tuple(keys), f"evercurrent/{name}"
         self._options, self._origin = dict(storage_options or {}), origin
         self.place = f"Delta Lake table {path}"
+        self.target = f"Delta Lake table {path if '://' in path else os.path.realpath(path)}"
         require_lake_types(self.place, schema)
 
     def position(self) -> int | None:
         """See ``Sink.position``."""
         table = self._table()
-        if table is None:
-            return None
+        return None if table is None else self._position_in(table)
+
+    def _position_in(self, table: DeltaTable) -> int | None:
         epoch = table.transaction_version(self._application)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another path")
@@ -67,26 +70,34 @@ class DeltaTableSink:
         """
         from deltalake import write_deltalake
 
-        is_there = self._table() is not None
-        if not self._keys and is_there:
+        table = self._table()
+        if table is not None:
+            self._position_in(table)  # Refuses a table that is not ours.
+        if not self._keys and table is not None:
             raise SinkError(
                 f"{self.place} has deltas of another engine, or only up to an epoch so long ago that those since are no longer "
                 "retained; give another path"
             )
         if self._keys:
             require_one_row_each(contents, self._keys)
-        rows = contents if self._keys else counted(contents, epoch)
-        write_deltalake(
-            self._path, lake_frame(rows), mode="overwrite" if is_there else "error",
-            schema_mode="overwrite" if is_there else None, storage_options=self._options or None,
-            commit_properties=self._commit(epoch),
-        )  # fmt: skip
+        rows, commit = contents if self._keys else counted(contents, epoch), self._commit(epoch)
+        if table is None:
+            # Tried again, a commit that creates the table would go on top of a table that another writer has created meanwhile.
+            commit.max_commit_retries = 0
+            write_deltalake(
+                self._path, lake_frame(rows), mode="error", storage_options=self._options or None, commit_properties=commit
+            )  # fmt: skip
+        else:  # The version that was checked, so that the commit fails if another writer has been there since.
+            write_deltalake(
+                table, lake_frame(rows), mode="overwrite", schema_mode="overwrite", commit_properties=commit
+            )
 
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``."""
         from deltalake import write_deltalake
 
-        written, table = self.position(), self._table()
+        table = self._table()
+        written = None if table is None else self._position_in(table)
         if written is None or table is None:
             raise SinkError(
                 f"{self.place} is gone, or written by another engine now; give each view a table of its own"

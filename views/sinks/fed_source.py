@@ -69,6 +69,7 @@ class FedSource:
 
     def __init__(self, engine: FedEngine, source: str, view: str, origin: Origin) -> None:
         self._engine, self._source, self._partition, self._origin = engine, source, f"{view}@", origin
+        self.target = (engine, source, self._partition)
         self.place = f"source {source!r} of another engine"
 
     def position(self) -> int | None:

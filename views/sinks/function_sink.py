@@ -24,6 +24,7 @@ class FunctionSink:
     ) -> None:
         self._function = function
         self._position = None if position is None or position < 0 else position
+        self.target = None if place is None else (place, function)
         self.place = place or f"function {getattr(function, '__qualname__', repr(function))}"
 
     def position(self) -> int | None:

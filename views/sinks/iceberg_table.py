@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 MOST_ROWS = 200_000
+
+GREATEST_FLOAT32 = 3.4028234663852886e38
 
 
 class IcebergTable:
@@ -50,6 +52,7 @@ class IcebergTable:
             origin,
         )
         self.place = f"Iceberg table {table}"
+        self.target = (catalog if isinstance(catalog, Catalog) else str(sorted(catalog.items())), table)
         require_lake_types(self.place, schema)
         nested = next((key for key in keys if "." in key), None)
         if nested is not None:  # pyarrow takes it for a field of a struct when rows are looked up.
@@ -59,7 +62,10 @@ class IcebergTable:
         """See ``Sink.position``."""
         if not self._catalog.table_exists(self._name):
             return None
-        properties = self._table().properties
+        return self._position_in(self._table())
+
+    def _position_in(self, table: Table) -> int | None:
+        properties = table.properties
         epoch = properties.get(self._property)
         if epoch is None:
             raise SinkError(f"{self.place} is there, and this view has not written it; give another name")
@@ -78,22 +84,24 @@ class IcebergTable:
                 step.append(rows)
                 step.set_properties(self._written(epoch))
             return
-        self.position()  # Refuses a table that is not ours.
-        with self._table().transaction() as step:
+        table = self._table()
+        self._position_in(table)  # Refuses a table that is not ours.
+        with table.transaction() as step:
             step.overwrite(rows)
             step.set_properties(self._written(epoch))
 
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``: rows of touched keys are deleted, those there are now are appended."""
-        written = self.position()
-        if written is None:
+        table = self._table() if self._catalog.table_exists(self._name) else None
+        written = None if table is None else self._position_in(table)
+        if table is None or written is None:
             raise SinkError(
                 f"{self.place} is gone, or written by another engine now; give each view a table of its own"
             )
         change = net_change(delta, self._keys, after=written)
         if change.epoch <= written:
             return
-        with self._table().transaction() as step:
+        with table.transaction() as step:
             self._delete(step, lake_frame(change.replaced))
             if change.now.height:
                 step.append(self._arrow(change.now))
@@ -103,7 +111,9 @@ class IcebergTable:
         """See ``Sink.close``: nothing is open between two commits."""
 
     def _written(self, epoch: int) -> dict[str, str]:
-        return {self._property: str(epoch), f"{self._property}.origin": self._origin.token(epoch)}
+        origin = {self._property: str(epoch), f"{self._property}.origin": self._origin.token(epoch)}
+        # pyiceberg would try a commit again upon what another writer has committed meanwhile, without a look at these properties.
+        return {**origin, "commit.retry.num-retries": "0"}
 
     def _table(self) -> Table:
         return self._catalog.load_table(self._name)
@@ -114,30 +124,41 @@ class IcebergTable:
     def _delete(self, step: Transaction, keys: pl.DataFrame) -> None:
         from pyiceberg.table.upsert_util import create_match_filter
 
-        # Neither is equal to itself in the filter that pyiceberg makes of a table of keys.
+        # None of these is equal to itself in the filter that pyiceberg makes of a table of keys.
         odd = [
-            (pl.col(name).is_null() | pl.col(name).is_nan()) if dtype.is_float() else pl.col(name).is_null()
+            (pl.col(name).is_null() | ~pl.col(name).is_finite())
+            if dtype.is_float()
+            else pl.col(name).is_null()
             for name, dtype in keys.schema.items()
         ]
         is_odd = keys.select(pl.any_horizontal(odd).fill_null(True)).to_series()
-        nullable, plain = keys.filter(is_odd), keys.filter(~is_odd)
+        special, plain = keys.filter(is_odd), keys.filter(~is_odd)
         if plain.height:
             step.delete(
                 create_match_filter(plain.to_arrow(compat_level=pl.CompatLevel.oldest()), list(self._keys))
             )
-        for key in nullable.iter_rows(named=True):  # As many as there are groups of null or NaN.
-            step.delete(_equal_to(key))
+        for key in special.iter_rows(named=True):  # As many as there are groups of null, NaN or an infinity.
+            step.delete(_equal_to(key, keys.schema))
 
 
-def _equal_to(key: Mapping[str, Any]) -> BooleanExpression:
-    from pyiceberg.expressions import And, EqualTo, IsNaN, IsNull, Reference
+def _equal_to(key: Mapping[str, Any], schema: Mapping[str, pl.DataType]) -> BooleanExpression:
+    from pyiceberg.expressions import And
 
-    parts: list[BooleanExpression] = [
-        IsNull(term=Reference(name))
-        if value is None
-        else IsNaN(term=Reference(name))
-        if isinstance(value, float) and isnan(value)
-        else EqualTo(term=Reference(name), value=value)
-        for name, value in key.items()
-    ]
+    parts = [_holds(name, value, schema[name]) for name, value in key.items()]
     return parts[0] if len(parts) == 1 else And(*parts)
+
+
+def _holds(name: str, value: Any, dtype: pl.DataType) -> BooleanExpression:
+    from pyiceberg.expressions import EqualTo, GreaterThan, IsNaN, IsNull, LessThan, Reference
+    from pyiceberg.expressions.literals import literal
+
+    if value is None:
+        return IsNull(term=Reference(name))
+    if isinstance(value, float) and isnan(value):
+        return IsNaN(term=Reference(name))
+    if isinstance(value, float) and isinf(value) and dtype != pl.Float64:
+        # In floats of 32 bits pyiceberg takes an infinity for a number out of their range, which no row is equal to.
+        if value > 0:
+            return GreaterThan(term=Reference(name), value=literal(GREATEST_FLOAT32))
+        return LessThan(term=Reference(name), value=literal(-GREATEST_FLOAT32))
+    return EqualTo(term=Reference(name), value=value)

@@ -37,7 +37,7 @@ class ParquetFolder:
         self._store, self._origin = store, origin
         self._owner: str | None = None
         """The name of that file, since this object has written it."""
-        self.place = f"Parquet files in {store.url}"
+        self.place = self.target = f"Parquet files in {store.url}"
 
     def position(self) -> int | None:
         """See ``Sink.position``: the last epoch in the name of a file. Cost: a listing of the folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 import polars as pl
@@ -17,6 +18,11 @@ class Sink(Protocol):
     @property
     def place(self) -> str:
         """The place as errors and logs show it: its kind, and a path, url or table without any password."""
+        ...
+
+    @property
+    def target(self) -> Hashable:
+        """What is equal for sinks that write to one place, and is not shown; None for a function, which any number may call."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,16 @@ def shown_url(url: sa.URL) -> str:
     """Return a url without the password, wherever it stands."""
     hidden = {name: "***" for name in url.query if name.lower() not in SHOWN_OPTIONS}
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+def database_of(engine: sa.Engine) -> sa.Engine | str:
+    """Return what is equal for engines of one database: its url with the passwords, which is not shown. One in memory is its own."""
+    path = engine.url.database or ""
+    if engine.dialect.name == "sqlite":
+        if not path or path == ":memory:" or "mode=memory" in engine.url.render_as_string():
+            return engine
+        return path if path.startswith("file:") else os.path.realpath(path)
+    return engine.url.render_as_string(hide_password=False)
 
 
 def require_names(place: str, table: str, columns: Iterable[str], dialect: str) -> None:

@@ -15,7 +15,7 @@ from evercurrent.core.data.schema import listed
 
 from .net_changes import net_change, require_one_row_each
 from .origin import BEFORE_ALL, Origin
-from .sql_places import opened, require_names, shown_url
+from .sql_places import database_of, opened, require_names, shown_url
 from .sql_types import sql_kind, sql_type, sql_values
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class SqlTable:
         self._engine = opened(url) if isinstance(url, str) else url
         self._name, self._keys, self._origin = table, tuple(keys), origin
         self.place = f"table {table!r} of {shown_url(self._engine.url)}"
+        self.target = (database_of(self._engine), table)
         dialect = self._engine.dialect.name
         require_names(self.place, table, schema, dialect)
         columns = [
@@ -72,30 +73,27 @@ class SqlTable:
         """See ``Sink.position``."""
         import sqlalchemy as sa
 
-        inspected = sa.inspect(self._engine)
-        if not inspected.has_table(self._name):
-            return None
-        written = None
-        if inspected.has_table(EPOCHS):
-            with self._engine.connect() as connection:
-                written = connection.execute(self._own_row()).first()
-        self._require_own(written, inspected.get_columns(self._name))
-        assert written is not None
-        return written.epoch if self._has(written) else None
+        with self._engine.connect() as connection:
+            has_epochs = sa.inspect(connection).has_table(EPOCHS)
+            written = connection.execute(self._own_row()).first() if has_epochs else None
+            is_there = self._is_there(connection, written)
+        return written.epoch if is_there and written is not None and self._has(written) else None
 
     def begin(self, contents: pl.DataFrame, epoch: int) -> None:
         """See ``Sink.begin``: the rows are replaced in one transaction; readers see those before until it is done."""
-        import sqlalchemy as sa
-
         require_one_row_each(contents, self._keys)
-        self.position()  # Refuses a table that is not ours.
         with self._transaction() as connection:
             self._epochs.create(connection, checkfirst=True)
-            if not sa.inspect(connection).has_table(self._name):
-                # A database that commits each CREATE at once would leave a table that is nobody's if the rest failed.
+            written = self._locked(connection)
+            if written is None:
+                self._enter(connection)
+            if not self._is_there(connection, written) and written is not None:
                 self._note(connection, BEFORE_ALL, "")
         with self._transaction() as connection:
-            self._create(connection)
+            written = self._locked(connection)
+            if not self._is_there(connection, written):
+                self._require_view(written)  # Another view may have begun between the two transactions.
+                self._create(connection)
             connection.execute(self._table.delete())
             self._insert(connection, contents)
             self._note(connection, epoch, self._origin.token(epoch))
@@ -103,7 +101,7 @@ class SqlTable:
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``: rows of touched keys are deleted, those there are now are inserted."""
         with self._transaction() as connection:
-            written = connection.execute(self._own_row().with_for_update()).first()
+            written = self._locked(connection)
             if written is None or not self._has(written):
                 raise SinkError(
                     f"{self.place} is written by another engine now; give each view a table of its own"
@@ -125,7 +123,7 @@ class SqlTable:
         """Yield a connection whose statements happen together, those that make tables included.
 
         Raises:
-            SinkError: the columns are no key, or the database does not take a value.
+            SinkError: the database does not take a value.
         """
         import sqlalchemy as sa
 
@@ -136,11 +134,6 @@ class SqlTable:
                 ):  # Its driver begins a transaction only with the first row.
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 yield connection
-        except sa.exc.IntegrityError as error:
-            raise SinkError(
-                f"{self.place}: there are several rows of one key {listed(self._keys)}: {first_line(error)}; name all columns that "
-                "tell rows apart"
-            ) from error
         except sa.exc.DataError as error:
             raise SinkError(
                 f"{self.place} does not take a value: {first_line(error)}; change it in the view"
@@ -158,6 +151,10 @@ class SqlTable:
     def _has(self, written: sa.Row[Any]) -> bool:
         return self._origin.has(written.origin.partition("/")[0], written.epoch)
 
+    def _locked(self, connection: sa.Connection) -> sa.Row[Any] | None:
+        """Return how far the table was written, which no other writer changes until the end of the transaction."""
+        return connection.execute(self._own_row().with_for_update()).first()
+
     def _own_row(self) -> sa.Select[Any]:
         import sqlalchemy as sa
 
@@ -165,15 +162,32 @@ class SqlTable:
             self._epochs.c.written == self._name
         )
 
-    def _require_own(self, written: sa.Row[Any] | None, columns: Sequence[Any]) -> None:
+    def _is_there(self, connection: sa.Connection, written: sa.Row[Any] | None) -> bool:
+        """Return whether the table is there.
+
+        Raises:
+            SinkError: it is, and is not of this view, or has other columns.
+        """
+        import sqlalchemy as sa
+
+        inspected = sa.inspect(connection)
+        if not inspected.has_table(self._name):
+            return False
         if written is None:
             raise SinkError(
                 f"{self.place} is there, and no view has written it; give another name, or drop it if it is not needed"
             )
-        if written.origin.partition("/")[2] != self._origin.view:
+        self._require_view(written)
+        self._require_columns(inspected.get_columns(self._name))
+        return True
+
+    def _require_view(self, written: sa.Row[Any] | None) -> None:
+        if written is None or written.origin.partition("/")[2] != self._origin.view:
             raise SinkError(
                 f"{self.place} is written by another view; give each view a table of its own, or drop this one"
             )
+
+    def _require_columns(self, columns: Sequence[Any]) -> None:
         there = {column["name"]: sql_kind(column["type"]) for column in columns}
         if there != {column.name: sql_kind(column.type) for column in self._table.columns}:
             has = ", ".join(f"{column['name']} {column['type']}" for column in columns)
@@ -192,7 +206,13 @@ class SqlTable:
             ordered = rows.select(column.name for column in self._table.columns)
             for some in ordered.iter_slices(MOST_ROWS):
                 values = sql_values(self.place, some, connection.dialect.name)
-                connection.execute(self._table.insert().values(named), values)
+                try:
+                    connection.execute(self._table.insert().values(named), values)
+                except sa.exc.IntegrityError as error:
+                    raise SinkError(
+                        f"{self.place}: there are several rows of one key {listed(self._keys)}: {first_line(error)}; name all "
+                        "columns that tell rows apart"
+                    ) from error
 
     def _delete(self, connection: sa.Connection, keys: pl.DataFrame) -> None:
         """Delete rows by key; keys with null in the same columns together, so that each statement can use the index."""
@@ -210,15 +230,22 @@ class SqlTable:
                 self._table.delete().where(*conditions), list(_only(values, present)) if present else None
             )
 
+    def _enter(self, connection: sa.Connection) -> None:
+        """Claim a table before it is created: a database that commits each CREATE would leave one that is nobody's if the rest failed.
+
+        It fails if another writer does so at the same time, and is tried again by the delivery.
+        """
+        import sqlalchemy as sa
+
+        claim = {"written": self._name, "epoch": BEFORE_ALL, "origin": f"/{self._origin.view}"}
+        connection.execute(sa.insert(self._epochs).values(claim))
+
     def _note(self, connection: sa.Connection, epoch: int, token: str) -> None:
         import sqlalchemy as sa
 
-        connection.execute(sa.delete(self._epochs).where(self._epochs.c.written == self._name))
-        connection.execute(
-            sa.insert(self._epochs).values(
-                written=self._name, epoch=epoch, origin=f"{token}/{self._origin.view}"
-            )
-        )
+        values = {"epoch": epoch, "origin": f"{token}/{self._origin.view}"}
+        # Not a deletion and an insertion: a writer who waits for the row would then find none.
+        connection.execute(sa.update(self._epochs).where(self._epochs.c.written == self._name).values(values))
 
 
 def _apart_by_nulls(rows: pl.DataFrame) -> list[pl.DataFrame]:
