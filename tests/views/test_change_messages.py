@@ -359,3 +359,16 @@ def test_declared_again_with_another_format_is_another_declaration() -> None:
     assert engine.source("pets", SMALL, format=ec.Debezium()) is pets
     with pytest.raises(PlanError, match="declared twice"):
         engine.source("pets", SMALL)
+
+
+def test_a_number_beyond_the_range_of_its_float_is_refused() -> None:
+    engine = ec.Engine(on_bad_rows="ledger")
+    source = engine.source(
+        "a", {"id": pl.Int64, "x": pl.Float32}, kind="upsert", key="id", format=ec.Debezium()
+    )
+    view = engine.view("v", source)
+    source.push(
+        {"value": [f'{{"op": "c", "after": {{"id": {id}, "x": {x}}}}}' for id, x in ((1, 1.5), (2, 1e39))]}
+    )
+    assert view.read().rows() == [(1, 1.5)]
+    assert engine.ledger().height == 1

@@ -207,6 +207,33 @@ class TestTypesOfText:
         path = text(tmp_path / "a.csv", "k,_diff\n1,+1\n1,-1\n")
         assert read(path, schema=pl.Schema({"k": pl.Int64()}), diffs=True)["_diff"].to_list() == [1, -1]
 
+    @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+    @pytest.mark.parametrize(
+        ("dtype", "number"), [(pl.Float32(), "1e39"), (pl.Float32(), "-3.5e38"), (pl.Float64(), "1e400")]
+    )
+    def test_a_number_beyond_the_range_of_floats(self, tmp_path, suffix, dtype, number):
+        schema = pl.Schema({"k": pl.Int64(), "v": dtype})
+        infinite = ["inf", "-Infinity", "nan"] if suffix == ".csv" else ['"Infinity"', "-Infinity", '"NaN"']
+        lines = [
+            f"0,{each}" if suffix == ".csv" else f'{{"k": 0, "v": {each}}}'
+            for each in (*infinite, "1e38", number)
+        ]
+        path = text(tmp_path / f"a{suffix}", "k,v\n" * (suffix == ".csv") + "\n".join(lines) + "\n")
+        batches, message = read_until_error(path, schema=schema)
+        assert [batch.frame.height for batch in batches] == [4]
+        assert f"{path}: row 5: column 'v': " in message
+        assert f"{number} is beyond" in message.replace("'", "") or "greater than any Float64" in message
+
+    def test_a_number_beyond_the_range_of_floats_inside_of_others(self, tmp_path):
+        schema = pl.Schema({"v": pl.List(pl.Struct({"a": pl.Float32(), "on": pl.Datetime("us")}))})
+        path = text(
+            tmp_path / "a.jsonl",
+            '{"v": [{"a": "Infinity"}]}\n\n{"v": [null, {"a": 1, "on": "2026-01-01 00:00:00"}, {"a": 7e38}]}\n',
+        )
+        batches, message = read_until_error(path, schema=schema)
+        assert [batch.frame.height for batch in batches] == [1]
+        assert f"{path}: row 2: column 'v': 7e38 is beyond the range of its type List" in message
+
     def test_a_byte_order_mark_and_windows_lines(self, tmp_path):
         path = text(tmp_path / "a.csv", "\ufeffk\r\n1\r\n2\r\n")
         assert read(path, schema=pl.Schema({"k": pl.Int64()}))["k"].to_list() == [1, 2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -137,6 +137,19 @@ TAKEN |= {
 }
 
 
+INFINITE = [float("inf"), -float("inf"), float("nan"), 3.4028234e38, None]
+
+
+@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64])
+def test_infinities_are_no_numbers_beyond_a_range(dtype: Any) -> None:
+    engine, view = engine_of(x=dtype, parts=pl.List(pl.Struct({"a": dtype})))
+    engine.push("s", [{"x": x, "parts": [None, {"a": x}]} for x in INFINITE])
+    expected = pl.Series("x", INFINITE, dtype).sort()
+    assert view.read()["x"].sort().equals(expected, null_equal=True)
+    parts = view.read().select(pl.col("parts").list.last().struct.field("a"))["a"]
+    assert parts.sort().equals(expected, null_equal=True)
+
+
 @pytest.mark.parametrize("case", TAKEN)
 def test_what_polars_has_no_type_for_is_taken_as_one_that_holds_it(case: str) -> None:
     dtype, given, values = TAKEN[case]
@@ -174,6 +187,18 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "rows: text": (pl.Int64, [{"x": 1}, {"x": "1"}], "holds '1' in row 1, which is not of its declared type Int64"),
     "rows: number": (pl.Int8, [{"x": 1}, {"x": 300}], "holds 300 in row 1"),
     "rows: no float": (pl.Float64, [{"x": 1}, {"x": 2**53 + 1}], "holds 9007199254740993 in row 1, which Float64 would round"),
+    "rows: beyond floats": (pl.Float32, [{"x": 1.0}, {"x": 1e39}], r"holds 1e\+39 in row 1, which is beyond the range of its declared type Float32; give"),
+    "rows: beyond small floats": (pl.Float16, {"x": [-70000.0]}, r"holds -70000.0 in row 0, which is beyond the range"),
+    "rows: an integer beyond floats": (pl.Float32, [(-(10**39),)], "holds -1000000000000000000000000000000000000000 in row 0, which is beyond"),
+    "rows: beyond floats in lists": (pl.List(pl.Float32), [{"x": None}, {"x": [float("inf"), 1e39]}], r"holds 1e\+39 in row 1, which is beyond"),
+    "rows: beyond floats in arrays": (pl.Array(pl.Float32, 1), [{"x": None}, {"x": (-1e39,)}], r"holds -1e\+39 in row 1, which is beyond"),
+    "rows: beyond floats in structs": (
+        pl.List(pl.Struct({"a": pl.Float32})), [{"x": [None, {"a": 1e39}]}], r"holds 1e\+39 in row 0, which is beyond",
+    ),
+    "rows: a zone of a time of day": (
+        pl.Time, [{"x": time(1)}, {"x": time(1, tzinfo=UTC)}], r"column 'x' holds .*utc\), whose zone .*; use .replace\(tzinfo=None\), .*in row 1",
+    ),
+    "rows: a zone of a time of day in a list": (pl.List(pl.Time), [{"x": [time(1, tzinfo=UTC)]}], "column 'x' holds .*, whose zone"),
     "rows: more than a date": (pl.Date, [{"x": NOON}], r"holds 2026-01-02 12:00:00, which is more than a date; use .date\(\)"),
     "rows: a field too many": (pl.Struct({"a": pl.Int8}), [{"x": {"a": 1, "b": 2}}], "a field 'b', which is not declared"),
     "rows: nanoseconds": (pl.Datetime("ns"), [{"x": pd.Timestamp(1001)}], "column 'x' holds 1970.* whose nanoseconds would be lost"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,8 +56,63 @@ def test_rows_in_any_form(rows: Callable[[], Any], on_bad_rows: str) -> None:
     assert sorted(view.read().rows()) == ROWS
 
 
+class Swapped(NamedTuple):
+    v: Any
+    k: str
+
+
+def rows_of_sqlite(sql: str) -> list[Any]:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    return list(connection.execute(sql))
+
+
+@pytest.mark.parametrize("on_bad_rows", ["fail", "ledger"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda: [Swapped(1, "a"), Swapped(2, "b")],
+        lambda: iter([Swapped(1, "a"), {"k": "b", "v": 2}]),
+        lambda: (Swapped(1, "a"), Swapped(2, "b")),
+        lambda: pd.DataFrame(NAMED)[["v", "k"]].itertuples(index=False),
+        lambda: rows_of_sqlite("select 1 v, 'a' k union select 2, 'b'"),
+    ],
+    ids=["list", "with dicts", "tuple", "pandas", "sqlite"],
+)
+def test_rows_with_names_are_taken_by_these(rows: Callable[[], Any], on_bad_rows: str) -> None:
+    source, view, _ = engine_of(on_bad_rows)
+    source.push(rows())
+    assert sorted(view.read().rows()) == ROWS
+
+
+def test_a_row_with_names_that_does_not_fit_is_alone_in_the_ledger() -> None:
+    source, view, engine = engine_of("ledger")
+    source.push([Swapped(1, "a"), Swapped("two", "b"), *rows_of_sqlite("select 'c' k, 3 v, 4 w")])
+    assert view.read().rows() == [("a", 1)]
+    assert {entry["row"] for entry in engine.ledger().to_dicts()} == {
+        '{"v":"two","k":"b"}',
+        '{"k":"c","v":"3","w":"4"}',
+    }
+
+
 NO_ROWS: dict[str, tuple[Any, str]] = {
     "one tuple": (("a", 1), r"got the tuple \('a', 1\); give a list of rows, for one row \[\('a', 1\)\]"),
+    "one named tuple": (
+        Swapped([1], "a"),
+        r"got the tuple Swapped\(.*\); give a list of rows, for one row \[Swapped",
+    ),
+    "one row of sqlite": (
+        rows_of_sqlite("select 'a' k, 1 v")[0],
+        r"expected rows, got one Row; give a list of rows, for one row \[row\]",
+    ),
+    "names that are repeated": (
+        rows_of_sqlite("select 'a' k, 1 v, 2 v"),
+        "a row has the name 'v' twice; name one of them otherwise, as by AS",
+    ),
+    "some with names": (
+        [Swapped(1, "a"), ("b", 2)],
+        "some rows have names and others have none; give all of them",
+    ),
     "empty tuple": ((), r"got the tuple \(\)"),
     "number": (5, "expected rows, got int; give a frame, or a list of rows"),
     "text": ("orders.csv", r"got str; give a frame, or a list of rows; of a file, pl.read_csv\(path\)"),

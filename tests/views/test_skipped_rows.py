@@ -144,3 +144,17 @@ def test_a_bad_line_in_ten_costs_a_few_passes(
         return sum(parsed) / path.stat().st_size
 
     assert all(0 < passes(share) < 15 for share in (1000, 10))
+
+
+def test_numbers_beyond_the_range_of_floats_are_refused_alone() -> None:
+    schema = pl.Schema({"k": pl.Int64(), "x": pl.Float32()})
+    numbers = ["1e38", "1e39", "-inf", "-1e39"]
+    rows, refused = csv_separated("".join(f"0,{x}\n" for x in numbers).encode(), schema.names(), schema, ",")
+    lines = [f'{{"k": 0, "x": {x}}}' for x in numbers]
+    others, others_refused = json_separated(
+        "\n".join(lines).replace("-inf", '"-Infinity"').encode(), schema, ignores_others=False
+    )
+    for frame, refusals in ((rows, refused), (others, others_refused)):
+        assert frame["x"].equals(pl.Series("x", [1e38, float("-inf")], pl.Float32))
+        assert [each.row for each in refusals] == [1, 3]
+        assert all("is beyond the range of its type Float32; correct" in each.message for each in refusals)

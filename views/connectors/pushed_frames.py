@@ -21,6 +21,7 @@ from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import columns_are, listed, with_diff
 
 from .decimal_values import as_decimals, exact_decimals, has_decimals, misfit_of_decimal
+from .float_values import first_overflow, has_floats
 from .foreign_columns import (
     lost_nanoseconds,
     named,
@@ -32,7 +33,7 @@ from .foreign_columns import (
 from .input_hints import ZONE_OF_VALUE, Origin
 from .nested_times import as_texts, has_times, times_inside, times_of, with_texts
 from .pandas_objects import is_of_pandas, object_values
-from .row_shapes import ONE_VALUE, require_heights, require_rows
+from .row_shapes import ONE_VALUE, require_heights, require_rows, with_names
 
 PYTHON_WAY_OUT = "give a value of that type, or declare the column with one that holds it"
 
@@ -51,6 +52,9 @@ EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
     pl.Float64: 1 << 53,
 }
 """The integer up to which a float type holds every whole number."""
+
+ROWS = (Mapping, tuple, list)
+"""The types of rows in a list: with names, and in the order of the declared columns."""
 
 LOOKED_AT = (pl.Datetime, pl.Duration, pl.Date, pl.Time, pl.Decimal, pl.Struct, pl.Null)
 """Types for which polars silently converts some Python values to different ones."""
@@ -83,7 +87,7 @@ def pushed_frame(where: str, schema: pl.Schema, data: Any) -> PushedFrame:
     """
     if isinstance(data, pl.DataFrame):
         return PushedFrame(owned(data), "polars", {})
-    if isinstance(data, tuple) and not all(isinstance(value, ONE_VALUE) for value in data):
+    if type(data) is tuple and not all(isinstance(value, ONE_VALUE) for value in data):
         data = list(data)
     require_rows(where, data)
     try:
@@ -167,14 +171,14 @@ def _require_no_index(where: str, schema: pl.Schema, data: Any) -> None:
 
 
 def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
-    """Return a list of rows, dictionaries or tuples in the order of the declared columns, as a dictionary of columns.
+    """Return a list of rows, with names or tuples in the order of the declared columns, as a dictionary of columns.
 
     Anything else is returned as it is.
 
     Raises:
-        ValueError: tuples have other numbers of values.
+        ValueError: tuples have other numbers of values, a row has a name twice, or only some rows have names.
     """
-    types = with_diff(schema)
+    types, data = with_diff(schema), with_names(data)
     if isinstance(data, list) and all(isinstance(row, tuple | list) for row in data):
         width = max(map(len, data), default=len(schema))
         if width not in (len(types) - 1, len(types)):
@@ -188,6 +192,13 @@ def columns_of_rows(schema: pl.Schema, data: dict[str, Any] | list[Any]) -> dict
         # polars takes the names of columns from the first hundred rows: a later `_diff` would be lost.
         names = dict.fromkeys(name for row in data for name in row)
         return {name: [row.get(name) for row in data] for name in names}
+    if isinstance(data, list) and {isinstance(row, Mapping) for row in data if isinstance(row, ROWS)} == {
+        True,
+        False,
+    }:
+        raise ValueError(
+            "some rows have names and others have none; give all of them with names, or all as tuples"
+        )
     return data
 
 
@@ -243,8 +254,8 @@ def _readable(where: str, name: str, values: Any) -> Any:
 def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> pl.Series:
     """Return Python values as a column of the declared type.
 
-    A float of Python becomes the nearest ``Float32``, as Python has only one type of floats. A decimal becomes the float
-    that Python prints as this decimal.
+    A finite float of Python becomes the nearest finite ``Float32``, as Python has only one type of floats. A decimal becomes the
+    float that Python prints as this decimal.
 
     Raises:
         InputError: a value is of another kind, or would be changed; names it and its row.
@@ -282,6 +293,11 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             f"{where}: column {name!r} holds {values[row]!r} in row {row}, which is not of its declared type {dtype}: "
             f"{first_line(e)}; {PYTHON_WAY_OUT}"
         ) from e
+    if has_floats(dtype) and (overflow := first_overflow(values, column)) is not None:
+        raise InputError(
+            f"{where}: column {name!r} holds {overflow[1]!r} in row {overflow[0]}, which is beyond the range of its declared type "
+            f"{dtype}; {PYTHON_WAY_OUT}"
+        )
     if dtype.is_float() and bool((column.abs() >= EXACT_INTEGERS[type(dtype)]).any()):
         for row, value in enumerate(values):
             if isinstance(value, int) and column[row] != value:
@@ -377,6 +393,11 @@ def _misfits(value: Any, dtype: pl.DataType) -> Iterator[str]:
             yield f"the number {value}; give datetimes, or pl.from_epoch(...)"
         case ((int() | float()), pl.Duration() | pl.Time()):
             yield f"the number {value}; give {'timedeltas' if isinstance(dtype, pl.Duration) else 'times'}"
+        case time(), pl.Time() if value.tzinfo is not None:
+            yield (
+                f"{value!r}, whose zone a time of day does not keep; use .replace(tzinfo=None), or declare pl.Datetime with a zone "
+                "and give datetimes"
+            )
         case datetime(), (pl.Datetime() | pl.Date()) if value.tzinfo is not None:
             yield from _misfits_of_instant(value, dtype)
         case datetime(), pl.Datetime(time_zone=str()):

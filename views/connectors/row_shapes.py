@@ -17,6 +17,10 @@ NO_ROWS = (*ONE_VALUE, complex, set, frozenset)
 """The types of which no rows are made."""
 
 
+OF_COLUMNS = ("dtype", "columns", "__arrow_c_stream__")
+"""Attributes of columns and frames, which may have keys as rows do."""
+
+
 def require_rows(where: str, data: Any) -> None:
     """Check that pushed data may be rows.
 
@@ -26,6 +30,10 @@ def require_rows(where: str, data: Any) -> None:
     if isinstance(data, tuple):
         raise InputError(
             f"{where}: expected rows, got the tuple {data!r}; give a list of rows, for one row [{data!r}]"
+        )
+    if has_names(type(data)):
+        raise InputError(
+            f"{where}: expected rows, got one {type(data).__name__}; give a list of rows, for one row [row]"
         )
     if _is_series(data):
         raise InputError(
@@ -39,6 +47,43 @@ def require_rows(where: str, data: Any) -> None:
                 "; of a file, pl.read_csv(path), or the command: evercurrent run APP --input SOURCE=PATH"
             )
         raise InputError(f"{where}: expected rows, got {type(data).__name__}; {way_out}")
+
+
+def has_names(kind: type) -> bool:
+    """Return whether values of a type of Python are rows with names, as named tuples and rows of sqlite3 are, and no mappings.
+
+    >>> from sqlite3 import Row
+    >>> has_names(tuple), has_names(Row)
+    (False, True)
+    """
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return True
+    if issubclass(kind, Mapping) or any(hasattr(kind, name) for name in OF_COLUMNS):
+        return False
+    return hasattr(kind, "keys") and hasattr(kind, "__getitem__")
+
+
+def with_names(data: Any) -> Any:
+    """Return a list of rows in which those with names are dictionaries; anything else as it is.
+
+    Raises:
+        ValueError: a row has a name twice.
+    """
+    if not isinstance(data, list):
+        return data
+    named = {kind for kind in set(map(type, data)) if has_names(kind)}
+    return [_by_name(row) if type(row) in named else row for row in data] if named else data
+
+
+def _by_name(row: Any) -> dict[str, Any]:
+    is_tuple = isinstance(row, tuple)
+    names = list(getattr(row, "_fields", ()) if is_tuple else row.keys())
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"a row has the name {repeated!r} twice; name one of them otherwise, as by AS in SQL"
+        )
+    return dict(zip(names, row, strict=True)) if is_tuple else {name: row[name] for name in names}
 
 
 def require_heights(where: str, columns: Mapping[str, Any]) -> None:

@@ -28,6 +28,7 @@ from .text_files import (
     from_text,
     is_converted,
     json_fault,
+    json_overflows,
     json_rows,
     json_table,
     json_types,
@@ -99,7 +100,13 @@ def json_separated(block: bytes, schema: pl.Schema, *, ignores_others: bool) -> 
     bad = bad_places(len(texts), is_read)
     refusals = {row: json_fault(texts[row], types, schema, ignores_others) for row in bad}
     rows = np.delete(np.arange(len(texts)), bad)
-    table = json_table(b"\n".join(texts[row] for row in rows), types, ignores_others)
+    readable = b"\n".join(texts[row] for row in rows)
+    table = json_table(readable, types, ignores_others)
+    if overflows := json_overflows(table, schema, readable):
+        beyond = sorted(overflows)
+        refusals |= {int(rows[at]): overflows[at] for at in beyond}
+        rows = np.delete(rows, beyond)
+        table = json_table(b"\n".join(texts[row] for row in rows), types, ignores_others)
     frame, refused = _convertible(table, schema, rows, refusals, texts)
     return frame.with_columns(pl.col(DIFF).fill_null(1)) if DIFF in frame.columns else frame, refused
 

@@ -19,6 +19,7 @@ from evercurrent.core.data.columns.time_texts import READ_AS
 from evercurrent.core.data.schema import DIFF, listed
 
 from .file_columns import WHICH_DIFF
+from .float_values import NARROW, beyond, has_floats, is_beyond, overflows_of_lines
 from .json_numbers import QUOTED, with_odd_numbers
 from .nested_times import as_texts, has_times, times_inside, times_of
 from .text_bytes import first_odd_byte
@@ -154,7 +155,27 @@ def json_rows(block: bytes, schema: pl.Schema, *, ignores_others: bool = False) 
     frame, worse = converted(table, schema)
     if DIFF in frame.columns:
         frame = frame.with_columns(pl.col(DIFF).fill_null(1))
+    if overflows := json_overflows(table, schema, block):
+        at = min(overflows)
+        if at < frame.height:
+            return frame.head(at), Fault(at, overflows[at])
     return frame, worse or fault
+
+
+def json_overflows(table: pa.Table, schema: pl.Schema, block: bytes) -> dict[int, str]:
+    """Return why rows of JSON lines are refused in which a number is infinite only in its type, by their places.
+
+    pyarrow itself refuses numbers beyond ``Float64``.
+    """
+    narrow = {
+        name: pl.Series(table.column(name)) for name, dtype in schema.items() if has_floats(dtype, NARROW)
+    }
+    if not narrow:
+        return {}
+    return {
+        row: beyond(name, number, schema[name])
+        for row, (name, number) in overflows_of_lines(narrow, block).items()
+    }
 
 
 def json_types(schema: pl.Schema) -> dict[str, pa.DataType]:
@@ -274,6 +295,8 @@ def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Datetime):
         zone = f"+00:00, or as a local time of {dtype.time_zone} that exists once" if dtype.time_zone else ""
         form = f" (such as 2011-12-09 12:50:00{zone},{times_of(dtype)})"
+    if dtype.is_float() and is_beyond(value.strip("'"), dtype):
+        return beyond(name, _short(value), dtype)
     if isinstance(dtype, pl.Enum):
         return f"column {name!r}: {_short(value)} is none of {_short(listed(dtype.categories))}; correct the value or declare it"
     return f"column {name!r}: {_short(value)} is not of type {dtype}{form}; correct the value or declare another type"
@@ -320,11 +343,17 @@ def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.
 
         text = pc.replace_substring_regex(text, r"^\+", "")
     target = _arrow_type(dtype)
+    bad: int | None = None
     try:
-        return pl.Series(name, text.cast(target)), None
+        column = pl.Series(name, text.cast(target))
     except pa.ArrowInvalid:
         bad = _first_bad_value(text, target)
-        return pl.Series(name, text.slice(0, bad).cast(target)), bad
+        text = text.slice(0, bad)
+        column = pl.Series(name, text.cast(target))
+    if dtype.is_float() and (is_infinite := column.is_infinite()).any():
+        is_overflow = is_infinite & ~pl.Series(text).str.contains("(?i)inf")
+        return column, next(iter(is_overflow.arg_true()), bad)
+    return column, bad
 
 
 def _first_bad_value(text: pa.ChunkedArray, target: pa.DataType) -> int:

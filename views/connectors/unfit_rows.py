@@ -14,6 +14,7 @@ from evercurrent.core.data.schema import listed, with_diff
 from .foreign_columns import readable_pandas
 from .pandas_objects import is_of_pandas, object_values
 from .pushed_frames import column_of_values, columns_of_rows
+from .row_shapes import with_names
 
 Apart = tuple[Any, dict[str, pl.DataFrame]]
 """The rows that fit, as they were pushed or as columns; and the others as frames, by the reason."""
@@ -41,8 +42,8 @@ def unfit_rows_apart(where: str, schema: pl.Schema, data: Any) -> Apart | None:
     """
     if is_of_pandas(data):
         return _of_pandas(where, schema, data)
-    data, others = odd_rows_apart(schema, data)
     try:
+        data, others = odd_rows_apart(schema, data)
         columns = columns_of_rows(schema, data)
     except ValueError:
         return None
@@ -89,7 +90,7 @@ def odd_rows_apart(schema: pl.Schema, data: Any) -> tuple[Any, dict[str, pl.Data
     """Return the rows of a list that have the shape of rows, and the others; a name that all rows have is a matter of the push."""
     if not isinstance(data, list) or not data:
         return data, {}
-    types = with_diff(schema)
+    types, data = with_diff(schema), with_names(data)
     bad: dict[str, list[Any]] = {}
     good: list[Any] = []
     if all(isinstance(row, tuple | list) for row in data):
