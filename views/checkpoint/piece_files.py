@@ -173,6 +173,11 @@ def require_arrow(column: str, dtype: pl.DataType, what: str = "column") -> None
     )
 
 
+def is_in_arrow(dtype: pl.DataType) -> bool:
+    """Return whether Arrow has a type, so that files can hold it."""
+    return not holds_empty_arrays(dtype) and not_in_arrow(dtype) is None
+
+
 def not_in_arrow(dtype: pl.DataType) -> pl.DataType | None:
     """Return the type, or the one inside of it, that Arrow does not have; None if it has it."""
     if dtype in (pl.Int128, pl.UInt128, pl.Object):

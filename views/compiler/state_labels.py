@@ -22,7 +22,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
     A state serves a view if it is kept between the view and the views and sources from which that is computed. The labels
     are JSON values with names of columns, and without expressions.
     """
-    served = _views_served(plan, compiled)
+    served = views_served(plan, compiled)
     names = {id(state): name for name, state in states.items() if state is not compiled.ledger}
     labels: dict[str, list[Any]] = {}
     for place, parts in compiled.parts.items():
@@ -43,7 +43,7 @@ def state_labels(plan: Plan, compiled: Compiled, states: Mapping[str, State]) ->
     return labels
 
 
-def _views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
+def views_served(plan: Plan, compiled: Compiled) -> Sequence[set[str]]:
     """Return the views that each circuit node serves."""
     nodes = compiled.circuit.nodes
     served: list[set[str]] = [set() for _ in nodes]

@@ -38,13 +38,14 @@ from ..epochs.run_events import committed
 from ..plan.plan import Plan
 from ..store import Store
 from ..store.refusals import refusing
+from .arrow_types import require_arrow_types
 from .backfill import fill
 from .digest_schemes import EarlierNames
 from .grouped_apart import require_together
 from .input_log import entered_log, logged
 from .last_write import LastWrite, is_left
 from .nodes_to_fill import OnRead
-from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go, require_arrow_types
+from .open_checkpoint import NOWHERE, OpenCheckpoint, let_go
 from .pickled_states import without_pickles
 from .plan_diff import warn_of_unclaimed
 from .plan_match import check_plan, is_same_record, plan_record
@@ -116,7 +117,7 @@ class Durability:
             CheckpointError: another writer has it, or it is not a checkpoint, is of another plan, or is damaged.
         """
         self.require_open()
-        require_arrow_types(compiled)
+        require_arrow_types(self._plan, compiled)
         self._process = os.getpid()
         store = self._checkpoint.store
         is_checkpoint(
@@ -212,7 +213,7 @@ class Durability:
         If the block raises, nothing has changed.
         """
         opened = self._now()
-        require_arrow_types(compiled)
+        require_arrow_types(self._plan, compiled)
         born = {name: at for name, at in {**opened.past.born, **born}.items() if name in self._plan.views}
         past, states = opened.past.over(record, born), in_bucket_0(compiled)
         self._open = replace(

@@ -14,14 +14,11 @@ import polars as pl
 from evercurrent.core.data.errors import CheckpointError
 from evercurrent.core.state.protocol import State
 from evercurrent.core.state.snapshot import Saved
-from evercurrent.core.state.spine import Spine
 
 from ..checkpoint import Checkpoint, Commit, CommitLog, DeltaRef, Saver, new_writer, versions
 from ..checkpoint.memory_limit import Residence
-from ..checkpoint.piece_files import require_arrow
 from ..checkpoint.rebucket import TOGETHER
 from ..checkpoint.saver import Begun
-from ..compiler.builder import Compiled
 from ..epochs.records import CommitMetadata, EvaluatedEpoch
 from ..store import Store
 from ..store.protocol import Abandoned
@@ -177,20 +174,3 @@ def let_go(lock: ExitStack) -> None:
         lock.close()
     else:
         lock.__exit__(Abandoned, Abandoned(), None)
-
-
-def require_arrow_types(compiled: Compiled) -> None:
-    """Check that Arrow has the types of all kept rows: the log of inputs would accept others, and no commit would.
-
-    Raises:
-        CheckpointError: a column of a type that Arrow does not have; names its view, or the operator that keeps it.
-    """
-    nodes = compiled.circuit.nodes
-    schemas: list[tuple[str, Mapping[str, pl.DataType]]] = []
-    for place, views in compiled.views.items():
-        schemas += [(f"view {name!r}", nodes[place].operator.schema) for _, name in views]
-    for node in nodes:
-        schemas += [(node.name, state.layout.payload) for state in node.states if isinstance(state, Spine)]
-    for where, columns in schemas:
-        for name, dtype in columns.items():
-            require_arrow(name, dtype, f"{where}: column")

@@ -90,6 +90,11 @@ class WindowedGroup(GroupTraits):
     may_keep_less: ClassVar[bool] = True
 
     @property
+    def prepared(self) -> tuple[Column, ...]:
+        """Return what its aggregates are computed from."""
+        return self.aggregation.prepared
+
+    @property
     def grouped_by(self) -> tuple[str, ...]:
         """Return the keys of the grouping, without the bounds of windows."""
         return self.keys

@@ -217,6 +217,11 @@ class Group(GroupTraits):
     may_keep_less: ClassVar[bool] = True
 
     @property
+    def prepared(self) -> tuple[Column, ...]:
+        """Return what its aggregates are computed from."""
+        return self.aggregation.prepared
+
+    @property
     def grouped_by(self) -> tuple[str, ...]:
         """Return the keys of the grouping."""
         return self.keys

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 import polars as pl
 
 from evercurrent.core.circuit.placement import ANYWHERE, Placement
+from evercurrent.core.operators.group.aggregates import Column
 from evercurrent.core.state.operator_contract import Operator
 from evercurrent.core.state.protocol import State
 
@@ -83,6 +84,11 @@ class Traits:
     def grouped_by(self) -> tuple[str, ...] | None:
         """Return the keys whose groups its rows are; None if it does not aggregate."""
         return None
+
+    @property
+    def prepared(self) -> tuple[Column, ...]:
+        """Return the columns that it computes of its input's rows under names of its own, as for aggregates."""
+        return ()
 
     def state_label(self, label: str, role: str | None) -> str:
         """Return the label in displays of a state with this role, in a node with this label."""
