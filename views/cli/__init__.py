@@ -142,7 +142,14 @@ def run(
         if on_error is not None or follow:
             application.engine.use_bad_rows("fail" if on_error is OnError.STOP else "ledger")
         skips = application.engine.on_bad_rows == "ledger"
-        reading = Reading(separating, ignore_extra, skips, follow and checkpoint is None, follow and skips)
+        reading = Reading(
+            separating,
+            ignore_extra,
+            skips,
+            follows_replaced=follow and checkpoint is None,
+            refuses_replaced=follow and checkpoint is not None,
+            leaves_out=follow and skips,
+        )
         if prove:
             application.engine.retain_rows()
             application.engine.record_rows()

@@ -44,6 +44,8 @@ class Chunk:
     """Whether this file is the source's only input."""
     mixed_files: tuple[tuple[str, int], ...] = ()
     """Names and sizes of the files whose rows an application has put in an order of its own."""
+    is_end: bool = False
+    """Whether it has no row and is no epoch: it shows that files were read to their ends, as they may have lost all rows."""
 
 
 class Feed(Protocol):
@@ -89,6 +91,8 @@ class FileFeed:
         self._follow = follow
         self._stop = stop
         self._announced: set[str] = set()
+        self._without_rows: set[tuple[str, Path]] = set()
+        """Sources and their files that have no row, which were yielded."""
 
     def chunks(self) -> Iterator[Chunk | None]:
         yield from self._round()
@@ -105,14 +109,19 @@ class FileFeed:
                 batch = next(waiting[name], None)
                 if batch is None:
                     del waiting[name]
+                    yield from self._empty(name)
                 else:
-                    yield Chunk(
-                        name,
-                        batch.frame,
-                        _place(batch),
-                        file=batch.file,
-                        is_only_file=self._readers[name].is_one_file,
-                    )
+                    yield self._chunk(name, batch.file, batch.frame, _place(batch))
+
+    def _empty(self, name: str) -> Iterator[Chunk]:
+        """Yield a chunk for each file of a source that has no row, once."""
+        for path in self._readers[name].without_rows:
+            if (name, path) not in self._without_rows:
+                self._without_rows.add((name, path))
+                yield replace(self._chunk(name, path, pl.DataFrame(), str(path)), is_end=True)
+
+    def _chunk(self, name: str, file: Path, frame: pl.DataFrame, where: str) -> Chunk:
+        return Chunk(name, frame, where, file=file, is_only_file=self._readers[name].is_one_file)
 
     @property
     def sources(self) -> Set[str]:
@@ -170,11 +179,16 @@ class ArrivingFeed:
         arriving = self._arrivals(self._read(), self._batch_rows)
         for chunk in _chunks(arriving, "batch {} in the order of arrival"):
             self._rows += chunk.frame.height
-            yield replace(chunk, mixed_files=self._mixed_files.get(chunk.source, ()))
+            yield self._mixed(chunk)
+        for source in self.sources:
+            yield self._mixed(Chunk(source, pl.DataFrame(), f"the files of {source}", is_end=True))
+
+    def _mixed(self, chunk: Chunk) -> Chunk:
+        return replace(chunk, mixed_files=self._mixed_files.get(chunk.source, ()))
 
     def _read(self) -> Iterator[tuple[str, pl.DataFrame]]:
         for chunk in self._files.chunks():
-            if chunk is not None:
+            if chunk is not None and not chunk.is_end:
                 self._rows_read += chunk.frame.height
                 yield chunk.source, chunk.frame
 

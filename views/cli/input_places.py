@@ -43,8 +43,10 @@ class InputPlaces:
         position = self._taken.get(chunk.source)
         file = _named_file(chunk, position)
         stretch = (chunk.source, file)
-        if chunk.file is not None:
+        if chunk.file is not None and (not chunk.is_end or _rows_taken(position, file)):
             self._require_one_of_a_name(stretch, chunk.file)
+        elif len(chunk.mixed_files) == 1:
+            self._files[stretch] = Path(chunk.mixed_files[0][0])
         start = self._read.get(stretch, 0)
         end = self._read[stretch] = start + chunk.frame.height
         rows_taken = min(max(_rows_taken(position, file) - start, 0), chunk.frame.height)

@@ -60,7 +60,7 @@ Follow = Annotated[
     typer.Option(
         "--follow",
         help="Wait at the end of the input for new files, and new lines of CSV, JSON lines and logs, until Ctrl-C. A file of "
-        "lines that was replaced or truncated is read from its beginning, unless there is a checkpoint.",
+        "lines that was replaced or truncated is read from its beginning; with a checkpoint that ends the run.",
     ),
 ]
 

@@ -84,8 +84,10 @@ class Run:
                 if chunk is None:
                     self._places.require_all_taken()
                     self._wait()
-                else:
+                elif not chunk.is_end:
                     self._epoch(chunk)
+                elif self._driver.is_durable:
+                    self._places.pass_over(chunk)
                 for sentence in self._feed.news():
                     self._screen.note(sentence)
                 if self._stop.is_requested:

@@ -20,14 +20,16 @@ class Reading:
     """How files are read: the separator of CSV (None: a tab in .tsv, else a comma), and whether columns that the source does not declare are left out.
 
     ``skips``: rows of text that cannot be read are refused one by one, and do not end the reading. ``follows_replaced``: a
-    text file that has become shorter, or that was replaced under its name, is read from its beginning. ``leaves_out``: a file of
-    a folder that cannot be read is left out, and does not end the reading of the others.
+    file of lines that has become shorter, or that was replaced under its name, is read from its beginning.
+    ``refuses_replaced``: such a file, of any format, ends the reading. ``leaves_out``: a file of a folder that cannot be read for
+    another reason is left out, and does not end the reading of the others.
     """
 
     separator: str | None = None
     ignores_others: bool = False
     skips: bool = False
     follows_replaced: bool = False
+    refuses_replaced: bool = False
     leaves_out: bool = False
 
 

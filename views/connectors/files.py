@@ -21,7 +21,7 @@ from evercurrent.core.data.schema import counted, listed
 
 from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted
 from .line_files import CODECS, TextFile
-from .lines import STANDARD_INPUT, starts_with_json
+from .lines import STANDARD_INPUT, ReplacedFileError, starts_with_json
 from .log_files import REFUSED, LogFile
 
 SUFFIXES = {
@@ -120,7 +120,7 @@ class Reader:
 
     def _batches_of(self, path: Path, file: "_Input", *, final: bool) -> Iterator[Batch]:
         """Yield the batches of one file that were not read before."""
-        if not path.exists():
+        if not path.exists() and not file.is_open:
             if not file.done_bytes and not self._target.reading.follows_replaced:
                 raise FileError(f"{path}: row 1: the file was removed before it was read; put it back")
             return
@@ -163,6 +163,17 @@ class Reader:
         return sum(file.rows for file in self._inputs.values())
 
     @property
+    def without_rows(self) -> list[Path]:
+        """Return the files that were read, and have no row."""
+        return [
+            path
+            for path, file in self._inputs.items()
+            if not file.rows
+            and path not in self.left_out
+            and not (isinstance(file, _WholeFile) and file.is_unread)
+        ]
+
+    @property
     def unfinished(self) -> list[Path]:
         """Return the files whose end was not read: the last line has no newline yet, or they could not be opened yet."""
         return [
@@ -202,7 +213,9 @@ class Reader:
 
     def _leave_out(self, file: Path, error: FileError) -> None:
         """Leave out a file of a folder that cannot be read; if it was given itself, or all have to be read, raise the error."""
-        if not self._target.reading.leaves_out or file in self._paths:
+        reading = self._target.reading
+        is_refused = reading.refuses_replaced and isinstance(error, ReplacedFileError)
+        if is_refused or not reading.leaves_out or file in self._paths:
             raise error
         self.left_out[file], self._left_out_as[file] = str(error), _changes_of(file)
 
@@ -318,6 +331,9 @@ class _Input(Protocol):
     @property
     def done_bytes(self) -> float: ...
 
+    @property
+    def is_open(self) -> bool: ...
+
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]: ...
 
 
@@ -346,22 +362,32 @@ class _WholeFile(ABC):
         self.rows = 0
         self.done_bytes = 0.0
         self._target = target
-        self._read_as: tuple[int, int] | None = None
-        self._tried_as: tuple[int, int] | None = None
+        self._read_as: tuple[int, ...] | None = None
+        self._tried_as: tuple[int, ...] | None = None
         self._tries = 0
+
+    @property
+    def is_unread(self) -> bool:
+        """Return whether it could not be opened yet."""
+        return self._read_as is None
+
+    @property
+    def is_open(self) -> bool:
+        """Return False: such a file is opened again."""
+        return False
 
     def frames(self, batch_rows: int, *, final: bool) -> Iterator[pl.DataFrame]:
         status = self.path.stat()
-        now = (status.st_size, status.st_mtime_ns)
+        now = (status.st_ino, status.st_size, status.st_mtime_ns)
         if now == self._read_as:
             return
         if self._read_as is not None:
-            raise FileError(
+            raise ReplacedFileError(
                 f"{self.path}: the file was changed after {counted(self.rows)} of it had been read; write new rows to a new file"
             )
         read = 0
         try:
-            for frame in self._frames(batch_rows, now[0]):
+            for frame in self._frames(batch_rows, status.st_size):
                 self._read_as = now
                 if frame.height:
                     yield fitted(frame, self._target, self.path, read)
@@ -373,9 +399,9 @@ class _WholeFile(ABC):
                 f"{self.path}: row {read + 1}: the file is incomplete or damaged from here on; write it again "
                 f"({str(error).strip().splitlines()[0]})"
             ) from error
-        self._read_as, self.done_bytes = now, now[0]
+        self._read_as, self.done_bytes = now, status.st_size
 
-    def _may_become_readable(self, now: tuple[int, int]) -> bool:
+    def _may_become_readable(self, now: tuple[int, ...]) -> bool:
         self._tries = self._tries + 1 if now == self._tried_as else 0
         self._tried_as = now
         return self._tries < PATIENCE

@@ -9,7 +9,8 @@ import polars as pl
 from evercurrent.core.data.errors import FileError
 
 from .file_columns import Target, check_names, fitted
-from .lines import STANDARD_INPUT, CompressedLines, FollowedLines, Lines, Quoting, StandardLines
+from .followed_lines import FollowedLines, plain_lines
+from .lines import STANDARD_INPUT, CompressedLines, Lines, Quoting, StandardLines
 from .log_files import KEPT_LINES, REFUSED
 from .skipped_rows import Refused, Separated, csv_separated, json_separated
 from .text_files import Parsed, csv_rows, header_names, json_rows, unreadable_header, without_text
@@ -54,6 +55,11 @@ class TextFile:
         return self._lines.bytes_of(self.rows - self._rows_before)
 
     @property
+    def is_open(self) -> bool:
+        """Return whether it can be read while no file has its name."""
+        return isinstance(self._lines, FollowedLines)
+
+    @property
     def refused(self) -> pl.DataFrame:
         """Return the refused rows: file, row, reason, and what is wrong with them."""
         rows = [(str(self.path), number, UNREADABLE, text) for number, text in self._refused]
@@ -66,7 +72,8 @@ class TextFile:
             FileError: a row cannot be read, or the file became shorter and is not followed.
         """
         if isinstance(self._lines, FollowedLines) and self._lines.is_replaced:
-            yield from self._frames(final=True)
+            if not self._lines.is_rewritten:
+                yield from self._frames(final=True)
             self._rows_before += self._lines.rows
             self._lines, self._names = self._opened(), None
         yield from self._frames(final=final)
@@ -77,9 +84,7 @@ class TextFile:
             return StandardLines(quoting=quoting)
         if (codec := CODECS.get(self.path.suffix.lower())) is not None:
             return CompressedLines(self.path, quoting=quoting, codec=codec)
-        if self._target.reading.follows_replaced:
-            return FollowedLines(self.path, quoting=quoting)
-        return Lines(self.path, quoting=quoting)
+        return plain_lines(self.path, self._target.reading, quoting)
 
     def _frames(self, *, final: bool) -> Iterator[pl.DataFrame]:
         self._lines.require_grown()

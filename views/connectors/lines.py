@@ -1,7 +1,6 @@
 """The complete lines of files: of plain ones that may grow, of compressed ones, and of the standard input."""
 
 import lzma
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,10 @@ BLOCK_BYTES = 4 << 20
 
 LONGEST_LINE = 64 << 20
 """A line with more bytes than this is refused: it is a quote that was never closed, or no text file."""
+
+
+class ReplacedFileError(FileError):
+    """A file of which rows were read, and which has become shorter, or is another one now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,7 @@ class Lines:
             raise FileError(f"{self.path}: the file is empty; a CSV file starts with a line of column names")
         if not line.endswith(b"\n") and not final:
             return None
-        self.offset = len(line)
-        return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+        return self._returned(line).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
 
     def blocks(self, *, final: bool) -> Iterator[bytes]:
         """Yield the bytes that were not returned before, in blocks of complete lines.
@@ -79,25 +81,23 @@ class Lines:
             while chunk := file.read(BLOCK_BYTES):
                 rest += chunk
                 if end := self._end_of_lines(rest):
-                    self.offset += end
-                    yield rest[:end]
+                    yield self._returned(rest[:end])
                     rest = rest[end:]
                 elif len(rest) > LONGEST_LINE:
                     raise FileError(self._endless("is longer than 64 MiB"))
         if rest and final:
             if self._ends_open(rest):
                 raise FileError(self._endless("is not closed before the end of the file"))
-            self.offset += len(rest)
-            yield rest
+            yield self._returned(rest)
 
     def require_grown(self) -> None:
         """Check that the bytes returned are still in the file.
 
         Raises:
-            FileError: the file is shorter than that.
+            ReplacedFileError: the file is shorter than that.
         """
         if self.path.stat().st_size < self.offset:
-            raise FileError(
+            raise ReplacedFileError(
                 f"{self.path}: the file is shorter than what was read of it ({counted(self.rows)}); "
                 "lines may be appended, not removed: write new lines to a new file"
             )
@@ -105,6 +105,11 @@ class Lines:
     def bytes_of(self, rows: int) -> float:
         """Estimate the bytes of the first ``rows`` rows, as a block is parsed at once and has many rows."""
         return self.offset * (rows / self.rows if self.rows else 1)
+
+    def _returned(self, data: bytes) -> bytes:
+        """Count bytes that are returned, and return them."""
+        self.offset += len(data)
+        return data
 
     def _opened(self) -> BinaryIO:
         try:
@@ -138,37 +143,6 @@ class Lines:
             f"{self.path}: row {self.rows + self.refused + 1}: the line or quoted value that starts at byte {self.offset} {what}: the "
             "file is cut off there, or a quote inside a value is not doubled; repair it and run again"
         )
-
-
-class FollowedLines(Lines):
-    """The lines of a file that is kept open, so that it is read to its end after another one has got its name."""
-
-    def __init__(self, path: Path, *, quoting: Quoting | None = None) -> None:
-        super().__init__(path, quoting=quoting)
-        self._file = super()._opened()
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether the path is another file now, or this one has become shorter."""
-        here = os.fstat(self._file.fileno())
-        try:
-            now = self.path.stat()
-        except OSError:  # Between the removal of the old file and the creation of the new one.
-            return False
-        return (now.st_dev, now.st_ino) != (here.st_dev, here.st_ino) or now.st_size < self.offset
-
-    def header(self, *, final: bool) -> bytes | None:
-        """Return the first line, without its newline; None while there is none, or if there was none until the file was replaced."""
-        return super().header(final=final) if os.fstat(self._file.fileno()).st_size else None
-
-    def require_grown(self) -> None:
-        """Do nothing: a file that has become shorter is another one."""
-
-    def _opened(self) -> BinaryIO:
-        """Return a second handle of the open file, whatever has its name now."""
-        copy = os.fdopen(os.dup(self._file.fileno()), "rb")
-        copy.seek(0)
-        return copy
 
 
 class CompressedLines(Lines):
@@ -217,11 +191,11 @@ class CompressedLines(Lines):
         """Check that the file is the one that was read.
 
         Raises:
-            FileError: it was changed.
+            ReplacedFileError: it was changed.
         """
         is_other = self.rows and self._begun_in != self.path.stat().st_ino
         if is_other or self._read_as not in (None, self._status()):
-            raise FileError(
+            raise ReplacedFileError(
                 f"{self.path}: the file was changed after {counted(self.rows)} of it had been read; write new rows to a new file"
             )
 
@@ -303,8 +277,7 @@ class StandardLines(Lines):
             if not chunk and self._ends_open(rest):
                 raise FileError(self._endless("is not closed before the end of the input"))
             if end:
-                self.offset += end
-                yield rest[:end]
+                yield self._returned(rest[:end])
                 rest = rest[end:]
             elif len(rest) > LONGEST_LINE:
                 raise FileError(self._endless("is longer than 64 MiB"))

@@ -20,7 +20,7 @@ from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import listed
 
 from .file_columns import Target
-from .lines import Lines
+from .followed_lines import FollowedLines, plain_lines
 
 COLUMNS = {
     "ip": "the client's address or name",
@@ -84,16 +84,24 @@ class LogFile:
         self.refused_for: Counter[str] = Counter()
         """How many lines were refused, by reason."""
         self._schema = target.schema
-        self._lines = Lines(path)
+        self._reading = target.reading
+        self._lines = plain_lines(path, target.reading)
         self._number = 0
         """The lines read so far."""
+        self._rows_before = 0
+        """The rows of the files that had this name before."""
         self._refused: list[pl.DataFrame] = []
         _check_columns(path, target)
 
     @property
     def done_bytes(self) -> float:
         """Return the number of bytes from which its rows were read."""
-        return self._lines.bytes_of(self.rows)
+        return self._lines.bytes_of(self.rows - self._rows_before)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it can be read while no file has its name."""
+        return isinstance(self._lines, FollowedLines)
 
     @property
     def refused(self) -> pl.DataFrame:
@@ -104,8 +112,18 @@ class LogFile:
         """Yield the rows of lines that were not read before, a block of lines at a time.
 
         Raises:
-            FileError: the file became shorter, or is not a log.
+            FileError: the file became shorter and is not followed, or is not a log.
         """
+        if isinstance(self._lines, FollowedLines) and self._lines.is_replaced:
+            if not self._lines.is_rewritten:
+                yield from self._frames(final=True)
+            self._rows_before += self._lines.rows
+            self._lines, self._number = plain_lines(self.path, self._reading), 0
+        yield from self._frames(final=final)
+        if final and not self._lines.rows and self._lines.refused:
+            self._give_up()
+
+    def _frames(self, *, final: bool) -> Iterator[pl.DataFrame]:
         self._lines.require_grown()
         for block in self._lines.blocks(final=final):
             lines = _lines_of(block)
@@ -113,12 +131,11 @@ class LogFile:
             self._refuse(refused)
             self._number += len(lines)
             self._lines.rows += rows.height
-            if not self._lines.rows and self.refused_for.total() >= HOPELESS:
+            self._lines.refused += refused.height
+            if not self._lines.rows and self._lines.refused >= HOPELESS:
                 self._give_up()
             if rows.height:
                 yield rows
-        if final and not self._lines.rows and self.refused_for:
-            self._give_up()
 
     def _refuse(self, refused: pl.DataFrame) -> None:
         self.refused_for.update(dict(refused["reason"].value_counts().iter_rows()))
