@@ -372,3 +372,11 @@ def test_a_number_beyond_the_range_of_its_float_is_refused() -> None:
     )
     assert view.read().rows() == [(1, 1.5)]
     assert engine.ledger().height == 1
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt128, pl.Float16, pl.List(pl.Float16), pl.List(pl.Null)])
+def test_types_that_are_not_read_from_json_are_refused_where_they_are_declared(dtype: Any) -> None:
+    with pytest.raises(
+        PlanError, match=r"column 'x' is .*, which a message in JSON has no form for; declare another"
+    ):
+        ec.Engine().source("a", {"id": pl.Int64, "x": dtype}, kind="upsert", key="id", format=ec.Debezium())

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
+from evercurrent.core.data.columns.polars_versions import MAP
 from evercurrent.core.data.errors import FileError
 from evercurrent.views.connectors.delta_files import DeltaFile, write_contents
 from evercurrent.views.connectors.files import PATIENCE, Batch, Reader, files_of
@@ -196,12 +198,42 @@ class TestTypesOfText:
 
     @pytest.mark.parametrize(
         ("name", "dtype"),
-        [("a.csv", pl.List(pl.Int64())), ("a.csv", pl.Duration("us")), ("a.jsonl", pl.Binary())],
+        [
+            ("a.csv", pl.List(pl.Int64())),
+            ("a.csv", pl.Duration("us")),
+            ("a.jsonl", pl.Binary()),
+            ("a.jsonl", pl.Float16()),
+            ("a.jsonl", pl.Struct({"a": pl.Float16})),
+            ("a.jsonl", pl.List(pl.Null)),
+            *([] if MAP is None else [("a.jsonl", MAP(pl.String, pl.Int64))]),
+        ],
     )
     def test_types_without_a_text_form_are_refused_at_once(self, tmp_path, name, dtype):
         path = text(tmp_path / name, "")
         with pytest.raises(FileError, match=r"column 'v'.*use Parquet"):
             reader(path, schema=pl.Schema({"v": dtype}))
+
+    @pytest.mark.parametrize(
+        ("name", "dtype"),
+        [(name, dtype()) for name in ("a.csv", "a.jsonl") for dtype in (pl.Int128, pl.UInt128)]
+        + [("a.jsonl", pl.List(pl.UInt128()))],
+    )
+    def test_integers_of_128_bits_are_refused_at_once(self, tmp_path, name, dtype):
+        path = text(tmp_path / name, "")
+        with pytest.raises(
+            FileError, match=r"column 'v'.*declare it with Decimal\(38, 0\) in place of integers"
+        ):
+            reader(path, schema=pl.Schema({"v": dtype}))
+
+    def test_a_column_of_nulls(self, tmp_path):
+        schema = pl.Schema({"k": pl.Int64(), "v": pl.Null()})
+        lines = text(tmp_path / "a.jsonl", '{"k": 1, "v": null}\n{"k": 2}\n')
+        path = text(tmp_path / "a.csv", "k,v\n1,\n2,\n")
+        for each in (lines, path):
+            assert read(each, schema=schema).equals(pl.DataFrame({"k": [1, 2], "v": [None, None]}, schema))
+        batches, message = read_until_error(text(path, "k,v\n1,\n2,x\n"), schema=schema)
+        assert [batch.frame.height for batch in batches] == [1]
+        assert f"{path}: row 2: column 'v': 'x' is not of type Null; correct" in message
 
     def test_a_plus_before_a_diff(self, tmp_path):
         path = text(tmp_path / "a.csv", "k,_diff\n1,+1\n1,-1\n")
@@ -306,6 +338,51 @@ class TestTornText:
         batches, message = read_until_error(path, batch_rows=7000)
         assert f"row {bad + 1}:" in message
         assert sum(batch.frame.height for batch in batches) == bad
+
+
+CATEGORIES = pl.Enum(["a", "b"])
+
+
+class TestTypesOfFiles:
+    @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+    @pytest.mark.parametrize(
+        ("dtype", "values"),
+        [
+            (pl.List(pl.Categorical()), [["a"], None, ["b", None], []]),
+            (pl.List(CATEGORIES), [["a"], None, ["b", None], []]),
+            (pl.Struct({"x": pl.Categorical()}), [{"x": "a"}, None, {"x": None}, {"x": "b"}]),
+            (pl.Array(pl.Categorical(), 1), [["a"], None, ["b"], [None]]),
+            (CATEGORIES, ["a", None, "b", "a"]),
+        ],
+    )
+    def test_categories_inside_of_others(self, tmp_path, suffix, dtype, values):
+        column = pl.Series("v", values, dtype)
+        path = as_file(tmp_path, suffix, column.to_frame())
+        assert read(path, schema=pl.Schema({"v": dtype}), batch_rows=3)["v"].equals(column, null_equal=True)
+
+    @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+    @pytest.mark.parametrize("dtype", [pl.Int128(), pl.UInt128(), pl.List(pl.Int128())])
+    def test_integers_of_128_bits_are_named(self, tmp_path, suffix, dtype):
+        path = as_file(tmp_path, suffix, pl.DataFrame({"k": [1], "v": pl.Series([None], dtype=dtype)}))
+        batches, message = read_until_error(path, schema=pl.Schema({"k": pl.Int64(), "v": dtype}))
+        assert batches == []
+        assert message == (
+            f"{path}: column 'v' is {dtype}, and integers of 128 bits are not read from files; cast it to Int64 or "
+            "Decimal(38, 0) in the file, or push the rows"
+        )
+
+    def test_a_type_that_is_not_read_at_all(self, tmp_path, monkeypatch):
+        path = as_file(tmp_path, ".parquet", pl.DataFrame({"v": [1]}))
+
+        def fail(*_: object) -> None:
+            raise pa.ArrowNotImplementedError("no such type")
+
+        monkeypatch.setattr("evercurrent.views.connectors.files.check_schema", fail)
+        _, message = read_until_error(path, schema=pl.Schema({"v": pl.Int64()}))
+        assert (
+            message
+            == f"{path}: the file has what is not read (no such type); write it with other types or another compression"
+        )
 
 
 class TestArrays:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from evercurrent.core.data.columns.lossless import as_type, in_utc, may_hold
+from evercurrent.core.data.columns.lossless import as_type, has_leaf, in_utc, may_hold
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed, with_diff
 
@@ -52,6 +52,21 @@ class Target:
     def wide(self) -> pl.Schema:
         """Return all columns that are accepted."""
         return pl.Schema({**with_diff(self.schema), EPOCH: pl.UInt64()}) if self.diffs else self.schema
+
+
+WIDE = (pl.Int128, pl.UInt128)
+"""The types of integers that Arrow does not have."""
+
+
+def without_type(dtype: pl.DataType) -> str:
+    """Return what to do with a column of a type that a format of text has no form for.
+
+    >>> without_type(pl.List(pl.UInt128))
+    'declare it with Decimal(38, 0) in place of integers of 128 bits, or push the rows'
+    """
+    if has_leaf(dtype, WIDE):
+        return "declare it with Decimal(38, 0) in place of integers of 128 bits, or push the rows"
+    return "use Parquet or Arrow IPC"
 
 
 def check_names(path: Path, names: Sequence[str], target: Target) -> None:
@@ -100,7 +115,9 @@ def check_schema(path: Path, file_schema: pa.Schema, target: Target) -> None:
         FileError: naming the column and both types.
     """
     check_names(path, file_schema.names, target)
-    here = pl.Schema(pl.DataFrame(file_schema.empty_table()).schema)
+    # Not by empty_table(), which has no dictionaries inside of lists and structs.
+    nothing = pa.table([pa.nulls(0, field.type) for field in file_schema], schema=file_schema)
+    here = pl.DataFrame(nothing).schema
     for name, dtype in here.items():
         if name not in target.wide:
             continue

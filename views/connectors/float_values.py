@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.data.columns.lossless import as_type
+from evercurrent.core.data.columns.lossless import has_leaf
 
 from .decimal_values import NUMBER
 
@@ -17,26 +17,13 @@ NARROW = (pl.Float16, pl.Float32)
 """The types in which numbers that are finite as ``Float64`` may be infinite."""
 
 FLOATS = (*NARROW, pl.Float64)
+"""All types of floats."""
 
 
 class _Number(str):
     """A number as it is written in a line."""
 
     __slots__ = ()
-
-
-def has_floats(dtype: pl.DataType, floats: tuple[type[pl.DataType], ...] = FLOATS) -> bool:
-    """Return whether a type is one of these floats, or has them inside.
-
-    >>> has_floats(pl.List(pl.Float64)), has_floats(pl.List(pl.Float64), NARROW)
-    (True, False)
-    """
-    match dtype:
-        case pl.List() | pl.Array():
-            return has_floats(as_type(dtype.inner), floats)
-        case pl.Struct():
-            return any(has_floats(as_type(field.dtype), floats) for field in dtype.fields)
-    return isinstance(dtype, floats)
 
 
 def first_overflow(values: Iterable[Any], column: pl.Series) -> tuple[int, object] | None:
@@ -95,7 +82,7 @@ def beyond(column: str, number: object, dtype: pl.DataType) -> str:
 def _has_infinities(column: pl.Series) -> bool:
     """Return whether a float is infinite, at any depth."""
     dtype = column.dtype
-    if not has_floats(dtype):
+    if not has_leaf(dtype, FLOATS):
         return False
     match dtype:
         case pl.List():

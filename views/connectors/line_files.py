@@ -8,7 +8,7 @@ import polars as pl
 
 from evercurrent.core.data.errors import FileError
 
-from .file_columns import Target, check_names, fitted
+from .file_columns import Target, check_names, fitted, without_type
 from .followed_lines import FollowedLines, plain_lines
 from .lines import STANDARD_INPUT, CompressedLines, Lines, Quoting, StandardLines
 from .log_files import KEPT_LINES, REFUSED
@@ -46,7 +46,7 @@ class TextFile:
         if (name := without_text(target.schema, json_lines=json_lines)) is not None:
             raise FileError(
                 f"{path}: column {name!r} of source {target.source!r} is {target.schema[name]}, which "
-                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; use Parquet or Arrow IPC"
+                f"{'JSON lines' if json_lines else 'CSV'} cannot represent; {without_type(target.schema[name])}"
             )
 
     @property

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.data.columns.json_texts import as_text
-from evercurrent.core.data.columns.lossless import LossyValueError, as_type, exactly
+from evercurrent.core.data.columns.lossless import LossyValueError, as_type, exactly, has_leaf
 from evercurrent.core.data.columns.ownership import owned, owned_arrow
 from evercurrent.core.data.columns.time_texts import READ_AS
 from evercurrent.core.data.errors import InputError, first_line
@@ -21,7 +21,7 @@ from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import columns_are, listed, with_diff
 
 from .decimal_values import as_decimals, exact_decimals, has_decimals, misfit_of_decimal
-from .float_values import first_overflow, has_floats
+from .float_values import FLOATS, first_overflow
 from .foreign_columns import (
     lost_nanoseconds,
     named,
@@ -293,7 +293,7 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             f"{where}: column {name!r} holds {values[row]!r} in row {row}, which is not of its declared type {dtype}: "
             f"{first_line(e)}; {PYTHON_WAY_OUT}"
         ) from e
-    if has_floats(dtype) and (overflow := first_overflow(values, column)) is not None:
+    if has_leaf(dtype, FLOATS) and (overflow := first_overflow(values, column)) is not None:
         raise InputError(
             f"{where}: column {name!r} holds {overflow[1]!r} in row {overflow[0]}, which is beyond the range of its declared type "
             f"{dtype}; {PYTHON_WAY_OUT}"

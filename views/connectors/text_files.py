@@ -15,11 +15,13 @@ from polars.datatypes import DataTypeClass
 from pyarrow import csv as pa_csv
 from pyarrow import json as pa_json
 
+from evercurrent.core.data.columns.lossless import has_leaf
+from evercurrent.core.data.columns.polars_versions import is_map
 from evercurrent.core.data.columns.time_texts import READ_AS
 from evercurrent.core.data.schema import DIFF, listed
 
 from .file_columns import WHICH_DIFF
-from .float_values import NARROW, beyond, has_floats, is_beyond, overflows_of_lines
+from .float_values import NARROW, beyond, is_beyond, overflows_of_lines
 from .json_numbers import QUOTED, with_odd_numbers
 from .nested_times import as_texts, has_times, times_inside, times_of
 from .text_bytes import first_odd_byte
@@ -168,7 +170,7 @@ def json_overflows(table: pa.Table, schema: pl.Schema, block: bytes) -> dict[int
     pyarrow itself refuses numbers beyond ``Float64``.
     """
     narrow = {
-        name: pl.Series(table.column(name)) for name, dtype in schema.items() if has_floats(dtype, NARROW)
+        name: pl.Series(table.column(name)) for name, dtype in schema.items() if has_leaf(dtype, NARROW)
     }
     if not narrow:
         return {}
@@ -273,20 +275,27 @@ def _json_type(dtype: pl.DataType, *, inner: bool = False) -> pa.DataType:
 def without_text(schema: pl.Schema, *, json_lines: bool) -> str | None:
     """Return the first column whose type cannot be read from text; None where there is none.
 
-    Durations and bytes have no text form, nor have nested values in CSV, or dates and times of day in nested values in
-    JSON.
+    Durations, bytes, maps and integers of 128 bits have no text form, nor have nested values in CSV, or in JSON floats of 16 bits,
+    lists of nulls without a type, and dates and times of day in nested values.
     """
     return next((name for name, dtype in schema.items() if not _has_text(dtype, json_lines)), None)
 
 
 def _has_text(dtype: pl.DataType, json_lines: bool, inner: bool = False) -> bool:
     if isinstance(dtype, pl.List | pl.Array):
-        return json_lines and _has_text(_instance(dtype.inner), json_lines, inner=True)
+        # pyarrow makes damaged lists of nulls without a type.
+        return (
+            json_lines
+            and dtype.inner != pl.Null
+            and _has_text(_instance(dtype.inner), json_lines, inner=True)
+        )
     if isinstance(dtype, pl.Struct):
         return json_lines and all(_has_text(_instance(f.dtype), json_lines, inner=True) for f in dtype.fields)
     if dtype.is_temporal():
         return isinstance(dtype, pl.Datetime) or (isinstance(dtype, pl.Date | pl.Time) and not inner)
-    return not isinstance(dtype, pl.Binary | pl.Object | pl.Int128)
+    if isinstance(dtype, pl.Float16):
+        return not json_lines
+    return not (isinstance(dtype, pl.Binary | pl.Object | pl.Int128 | pl.UInt128) or is_map(dtype))
 
 
 def unreadable(name: str, value: str, dtype: pl.DataType) -> str:
@@ -332,6 +341,11 @@ def from_text(name: str, text: pa.ChunkedArray, dtype: pl.DataType) -> tuple[pl.
         strings = pl.Series(name, text)
         odd = strings.is_not_null() & ~strings.is_in(dtype.categories.to_list())
         return strings, next(iter(odd.arg_true()), None)
+    if isinstance(dtype, pl.Null):
+        strings = pl.Series(name, text)
+        return pl.Series(name, [None] * len(strings), pl.Null), next(
+            iter(strings.is_not_null().arg_true()), None
+        )
     if isinstance(dtype, pl.Time):
         strings = pl.Series(name, text)
         times = strings.str.to_time("%H:%M:%S%.f", strict=False)

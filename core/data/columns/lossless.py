@@ -230,6 +230,20 @@ def with_leaves(dtype: pl.DataType, change: Callable[[pl.DataType], pl.DataType]
     return dtype if is_map(dtype) else change(dtype)
 
 
+def has_leaf(dtype: pl.DataType, leaves: tuple[type[pl.DataType], ...]) -> bool:
+    """Return whether a type is one of these, which are not nested, or has one of them inside of lists, arrays and structs.
+
+    >>> has_leaf(pl.List(pl.Float32), (pl.Float32, pl.Float64)), has_leaf(pl.Int8(), (pl.Float32, pl.Float64))
+    (True, False)
+    """
+    match dtype:
+        case pl.List() | pl.Array():
+            return has_leaf(as_type(dtype.inner), leaves)
+        case pl.Struct():
+            return any(has_leaf(as_type(field.dtype), leaves) for field in dtype.fields)
+    return isinstance(dtype, leaves)
+
+
 def holds_empty_arrays(dtype: pl.DataType) -> bool:
     """Return whether a type is one of arrays of no values, or has them inside: polars does not read them back from Arrow files.
 
