@@ -322,6 +322,45 @@ def test_nothing_is_written_over_an_input(options: list[str], message: str) -> N
     assert not Path("in/d.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["w.csv", "w.csv"], "source 'words': w.csv is given twice"),
+        (["w.csv", "./in/../w.csv"], "./in/../w.csv is given twice, as w.csv too"),
+        (["link.csv", "w.csv"], "w.csv is given twice, as link.csv too"),
+        (["file://{here}/w.csv", "w.csv"], "w.csv is given twice, as file://"),
+        (["in", "w.csv", "in/"], "in/ is given twice, as in too"),
+        (["in", "in/1.csv"], "in/1.csv is given twice, as in is its folder, of which all files are read"),
+        (["in/link.csv", "in"], "in/link.csv is given twice, as in is its folder"),
+        (["s3://b/x.csv", "s3://b/x.csv"], "s3://b/x.csv is given twice"),
+        (["s3://b/2026/", "s3://b/2026/x.csv"], "as s3://b/2026/ is its folder"),
+    ],
+)
+def test_an_input_that_a_source_has_twice_is_refused_by_name(paths: list[str], message: str) -> None:
+    Path("in").mkdir()
+    for path in ("w.csv", "in/1.csv", "other.csv"):
+        Path(path).write_text(ROWS)
+    Path("link.csv").symlink_to("w.csv")
+    Path("in/link.csv").symlink_to("../other.csv")
+    done = run(*(word for path in paths for word in ("--input", f"words={path.format(here=Path.cwd())}")))
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.replace("│", " ").split()).replace("- ", "-")
+
+
+def test_a_file_that_a_folder_does_not_have_read_may_be_given_beside_it() -> None:
+    Path("in").mkdir()
+    Path("in/_a.csv").write_text("word,n\na,1\n")
+    Path("in/b.csv").write_text("word,n\nb,2\n")
+    Path("c.csv").write_text("word,n\nc,3\n")
+    done = run(
+        *(word for path in ("in", "in/_a.csv", "c.csv") for word in ("--input", f"words={path}")),
+        "--output",
+        "out",
+    )
+    assert done.exit_code == 0, done.output
+    assert contents() == CONTENTS
+
+
 def test_a_closed_standard_input_is_named() -> None:
     process = command("--input", "words=-", preexec_fn=lambda: os.close(0))
     _, err = process.communicate(timeout=60)

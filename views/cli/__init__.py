@@ -24,7 +24,7 @@ from .checkpoint import print_proofs
 from .commands import Commands, OneCommand
 from .drivers import Place, driven
 from .guards import errors_as_sentences, stoppable
-from .inputs import feed_of, pairs, require_apart, texts_by_name
+from .inputs import feed_of, pairs, require_apart, require_once, texts_by_name
 from .options import (
     App,
     BatchRows,
@@ -117,6 +117,7 @@ def run(
     Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
     """
     inputs_by_source = texts_by_name("--input", "SOURCE=PATH", inputs or [])
+    require_once(inputs_by_source)
     delta_paths = pairs("--deltas", "VIEW=PATH", deltas or [], STANDARD_OUTPUT)
     place = Place(on, master, buckets)
     _check_usage(bool(inputs_by_source), delta_paths, follow, place)

@@ -8,11 +8,12 @@ from evercurrent.core.data.schema import listed
 
 from ..connectors.delta_files import STANDARD_OUTPUT
 from ..connectors.file_columns import AS_WRITTEN, Reading
-from ..connectors.files import Reader
+from ..connectors.files import Reader, is_unfinished
 from ..connectors.lines import STANDARD_INPUT
 from .applications import Application, ApplicationError
 from .feeds import ArrivingFeed, Feed, FileFeed, MadeFeed
 from .guards import Stop
+from .remote_inputs import is_remote, local_path
 
 READ_ROWS = 10_000
 """The rows read at once for an application that lets them arrive in another order."""
@@ -35,6 +36,43 @@ def pairs(option: str, form: str, arguments: list[str], standard: Path) -> dict[
         name: [standard if path == "-" else Path(path) for path in paths]
         for name, paths in texts_by_name(option, form, arguments).items()
     }
+
+
+def require_once(inputs_by_source: dict[str, list[str]]) -> None:
+    """Check that no file is an input of a source twice, by itself or in a folder; anything else is wrong usage."""
+    for source, texts in inputs_by_source.items():
+        text_of: dict[str, str] = {}
+        for text in texts:
+            if (place := _place(text)) in text_of:
+                others = "" if text == text_of[place] else f", as {text_of[place]} too"
+                raise typer.BadParameter(
+                    f"source {source!r}: {text} is given twice{others}", param_hint="--input"
+                )
+            text_of[place] = text
+        for text in texts:
+            folder, name = _folder_and_name(text)
+            if folder in text_of and not is_unfinished(name):
+                raise typer.BadParameter(
+                    f"source {source!r}: {text} is given twice, as {text_of[folder]} is its folder, of which all files are read",
+                    param_hint="--input",
+                )
+
+
+def _place(text: str) -> str:
+    """Return the same for all texts of an input; the standard input, which is checked elsewhere, has several places."""
+    if is_remote(text):
+        return text.rstrip("/")
+    path = local_path(text)
+    return text if path == STANDARD_INPUT else str(path.resolve())
+
+
+def _folder_and_name(text: str) -> tuple[str, str]:
+    """Return the place of the folder in which an input is, and the input's name in it; "" where there is no folder."""
+    if not is_remote(text):
+        path = local_path(text).absolute()
+        return str(path.parent.resolve()), path.name
+    folder, _, name = text.rstrip("/").rpartition("/")
+    return ("" if text.startswith("http") else folder), name  # A web server has no folders.
 
 
 def require_apart(inputs: dict[str, list[Path]], deltas: dict[str, list[Path]], contents: list[Path]) -> None:

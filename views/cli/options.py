@@ -46,7 +46,7 @@ Inputs = Annotated[
         metavar="SOURCE=PATH",
         help="Read a source from a file, or from all files of a folder in the order of their names: CSV, JSON lines, "
         "Parquet, Arrow IPC, a web server's .log, and .gz or .zst of text; [bold]-[/] is CSV or JSON lines from the standard "
-        "input, and a URL that fsspec can open is read once. Can be repeated, for the same source too. The batches of several sources are "
+        "input, and a URL that fsspec can open is read once. Can be repeated, for the same source too, with other files. The batches of several sources are "
         "interleaved: one of each in turn, one epoch per batch. By default, the application's own input is read.",
     ),
 ]

@@ -39,7 +39,7 @@ def local_inputs(
     with tempfile.TemporaryDirectory(prefix="evercurrent-inputs-") as folder:
         place = {url: Path(folder) / str(number) for number, url in enumerate(urls)}
         yield {
-            source: [_copied(text, place[text]) if text in place else _local(text) for text in texts]
+            source: [_copied(text, place[text]) if text in place else local_path(text) for text in texts]
             for source, texts in inputs_by_source.items()
         }
 
@@ -53,7 +53,8 @@ def is_remote(text: str) -> bool:
     return A_URL.match(text) is not None and A_FILE.match(text) is None
 
 
-def _local(text: str) -> Path:
+def local_path(text: str) -> Path:
+    """Return the path of an input of this machine."""
     if text == "-":
         return STANDARD_INPUT
     return Path(unquote(A_FILE.sub("", text))) if A_FILE.match(text) else Path(text)

@@ -252,7 +252,7 @@ def files_of(path: Path) -> list[Path]:
 def _entries_of(path: Path) -> list[Path]:
     """Return the files of a path, whether they can be read or not."""
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if not _is_unfinished(file.name))
+        return sorted(file for file in path.iterdir() if not is_unfinished(file.name))
     if path.exists():
         return [path]
     raise FileError(f"{path}: there is no such file or folder; check the path")
@@ -306,7 +306,7 @@ def _unknown(file: Path) -> str:
     )
 
 
-def _is_unfinished(name: str) -> bool:
+def is_unfinished(name: str) -> bool:
     """Return whether files of this name are not to be read, or not yet."""
     return name.startswith((".", "_")) or name.endswith((".tmp", ".part"))
 
