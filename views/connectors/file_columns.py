@@ -1,6 +1,7 @@
 """Columns of files are checked and cast to the columns of a source, by name, with every value unchanged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from evercurrent.core.data.columns.lossless import as_type, has_leaf, in_utc, may_hold
-from evercurrent.core.data.errors import FileError
+from evercurrent.core.data.errors import FileError, first_line
 from evercurrent.core.data.schema import DIFF, EPOCH, columns_are, listed, with_diff
 
 WHICH_DIFF = "write 1 for a row that is added, -1 for one that is removed"
@@ -67,6 +68,29 @@ def without_type(dtype: pl.DataType) -> str:
     if has_leaf(dtype, WIDE):
         return "declare it with Decimal(38, 0) in place of integers of 128 bits, or push the rows"
     return "use Parquet or Arrow IPC"
+
+
+def not_supported(path: Path, error: Exception) -> str:
+    """Return what is in a Parquet or Arrow file that pyarrow does not read, with the remedy."""
+    for name, dtype in _types_of(path).items():
+        if has_leaf(dtype, WIDE):
+            return (
+                f"column {name!r} is {dtype}, and integers of 128 bits are not read from files; cast it to Int64 or "
+                "Decimal(38, 0) in the file, or push the rows"
+            )
+    return f"the file has what is not read ({first_line(error)}); write it with other types or another compression"
+
+
+def _types_of(path: Path) -> Mapping[str, pl.DataType]:
+    """Return the types that polars finds in a file; none where it is of another format."""
+    for read in (pl.read_parquet_schema, pl.read_ipc_schema, _types_of_stream):
+        with suppress(pl.exceptions.PolarsError, OSError):
+            return read(path)
+    return {}
+
+
+def _types_of_stream(path: Path) -> Mapping[str, pl.DataType]:
+    return pl.read_ipc_stream(path, n_rows=0).schema
 
 
 def check_names(path: Path, names: Sequence[str], target: Target) -> None:

@@ -5,8 +5,7 @@ and the row in the message; the rows before it are returned first.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,12 +15,11 @@ import pyarrow as pa
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from evercurrent.core.data.columns.lossless import has_leaf
 from evercurrent.core.data.columns.polars_versions import importable_rows
-from evercurrent.core.data.errors import FileError, first_line
+from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import counted, listed
 
-from .file_columns import AS_WRITTEN, WIDE, Reading, Target, check_schema, fitted
+from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted, not_supported
 from .line_files import CODECS, TextFile
 from .lines import STANDARD_INPUT, ReplacedFileError, starts_with_json
 from .log_files import REFUSED, LogFile
@@ -398,7 +396,7 @@ class _WholeFile(ABC):
             if self._read_as is None and not final and self._may_become_readable(now):
                 return
             if isinstance(error, pa.ArrowNotImplementedError):
-                raise FileError(f"{self.path}: {self._unsupported(error)}") from error
+                raise FileError(f"{self.path}: {not_supported(self.path, error)}") from error
             raise FileError(
                 f"{self.path}: row {read + 1}: the file is incomplete or damaged from here on; write it again "
                 f"({str(error).strip().splitlines()[0]})"
@@ -410,30 +408,12 @@ class _WholeFile(ABC):
         self._tried_as = now
         return self._tries < PATIENCE
 
-    def _unsupported(self, error: Exception) -> str:
-        """Return what is in the file that pyarrow does not read, with the remedy."""
-        with suppress(pl.exceptions.PolarsError, OSError):
-            for name, dtype in self._schema().items():
-                if has_leaf(dtype, WIDE):
-                    return (
-                        f"column {name!r} is {dtype}, and integers of 128 bits are not read from files; cast it to Int64 or "
-                        "Decimal(38, 0) in the file, or push the rows"
-                    )
-        return f"the file has what is not read ({first_line(error)}); write it with other types or another compression"
-
-    @abstractmethod
-    def _schema(self) -> Mapping[str, pl.DataType]:
-        """Return the columns and types of the file as polars reads them."""
-
     @abstractmethod
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
         """Yield the rows of a file of that size, not many more than ``batch_rows`` at a time."""
 
 
 class _ParquetFile(_WholeFile):
-    def _schema(self) -> Mapping[str, pl.DataType]:
-        return pl.read_parquet_schema(self.path)
-
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(self.path) as file:
             check_schema(self.path, file.schema_arrow, self._target)
@@ -445,11 +425,6 @@ class _ParquetFile(_WholeFile):
 
 class _IpcFile(_WholeFile):
     """A file in Arrow's file or stream format, mapped, so that a large record batch is read as it is used."""
-
-    def _schema(self) -> Mapping[str, pl.DataType]:
-        with self.path.open("rb") as file:
-            is_file = file.read(6) == b"ARROW1"
-        return pl.read_ipc_schema(self.path) if is_file else pl.read_ipc_stream(self.path, n_rows=0).schema
 
     def _frames(self, batch_rows: int, size: int) -> Iterator[pl.DataFrame]:
         if not size:
