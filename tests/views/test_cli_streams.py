@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from io import StringIO
 from pathlib import Path
@@ -22,6 +23,7 @@ from typer.testing import CliRunner, Result
 from evercurrent.views.cli import app
 from evercurrent.views.cli.screens import LiveScreen, Shown, Tally
 from evercurrent.views.cli.tables import FittingChanges, FittingTable
+from evercurrent.views.connectors.lines import WAIT
 
 WORDS = """
 import evercurrent as ec
@@ -94,6 +96,48 @@ def test_a_broken_pipe_ends_the_command_silently() -> None:
     assert b"error" not in errors, errors
     assert process.wait(60) == 141
     process.stderr.close()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", []),
+        ("wor", []),
+        ("word,n\n", []),
+        ("word,n\na,1\nb,2\nc", [("a", 1), ("b", 2)]),
+        (JSON, CONTENTS),
+    ],
+    ids=["nothing", "part of a header", "a header", "CSV", "JSON lines"],
+)
+def test_an_interrupt_ends_the_wait_for_a_quiet_pipe(
+    text: str, rows: list[tuple[str, int]], follow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    ended, is_late = threading.Event(), []
+
+    def interrupt() -> None:
+        while not WAIT.is_on:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+        if not ended.wait(3):
+            is_late.append(True)
+        os.close(writer)
+
+    os.write(writer, text.encode())
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    paths = ["--input", "words=-", "--deltas", "counts=d.jsonl"]
+    with os.fdopen(reader, "rb") as pipe:
+        monkeypatch.setattr("typer.testing.make_input_stream", lambda *_: pipe)
+        done = run(*paths, *(["--follow"] if follow else []))
+        ended.set()
+        thread.join()
+    assert not is_late, "it ended with the pipe"
+    assert done.exit_code == (0 if follow else 130), done.output
+    deltas = pl.read_ndjson("d.jsonl").sort("word").select("word", "n").rows() if rows else []
+    assert deltas == rows
 
 
 # Formats

@@ -114,7 +114,8 @@ def run(
 
     On a terminal the views are shown live, elsewhere progress is printed line by line; a summary follows at the end.
 
-    Ctrl-C ends the run after the current epoch, with the summary; a second Ctrl-C ends it at once.
+    Ctrl-C ends the run after the current epoch, with the summary, and a wait for the standard input at once; a second Ctrl-C ends the
+    run at once.
     """
     inputs_by_source = texts_by_name("--input", "SOURCE=PATH", inputs or [])
     require_once(inputs_by_source)
@@ -135,7 +136,7 @@ def run(
     )
     with (
         errors_as_sentences(debug),
-        stoppable() as stop,
+        stoppable(0 if follow else 130) as stop,
         local_inputs(inputs_by_source, follow=follow) as paths,
     ):
         application = load(name)

@@ -18,6 +18,8 @@ from rich.text import Text
 
 from evercurrent.core.data.errors import EvercurrentError
 
+from ..connectors.lines import WAIT, WaitEnded
+
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a full disk, and of a quota that is used up."""
 
@@ -63,8 +65,11 @@ def _end_silently() -> NoReturn:
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
-    """Yield a ``Stop`` that Ctrl-C (or a request to terminate) sets; the second Ctrl-C interrupts at once."""
+def stoppable(code: int = 130) -> Iterator[Stop]:
+    """Yield a ``Stop`` that Ctrl-C (or a request to terminate) sets; the second Ctrl-C interrupts at once.
+
+    A wait for the standard input ends at once. If nothing of it was there yet, the command exits with the ``code``.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -74,10 +79,15 @@ def stoppable() -> Iterator[Stop]:
         if stop.is_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.is_requested = True
+        WAIT.end()
 
+    WAIT.is_ended = False
     before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except WaitEnded:
+        raise typer.Exit(code) from None
     finally:
+        WAIT.is_ended = False
         for number, handler in before.items():
             signal.signal(number, handler)

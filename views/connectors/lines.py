@@ -2,7 +2,7 @@
 
 import lzma
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader, RawIOBase
@@ -247,6 +247,47 @@ STANDARD_INPUT = Path("/dev/stdin")
 """The path that stands for the standard input."""
 
 
+class WaitEnded(KeyboardInterrupt):
+    """The end of a wait for the standard input, on request."""
+
+
+class StandardInputWait:
+    """Whether the process waits for its standard input, which whoever ends a run may end: in a quiet pipe it may last for ever."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.is_ended = False
+        """Whether no other wait is to begin."""
+
+    def end(self) -> None:
+        """End the wait, or the next one; to be called by the handler of a signal, which interrupts it.
+
+        Raises:
+            WaitEnded: there is a wait.
+        """
+        self.is_ended = True
+        if self.is_on:
+            raise WaitEnded
+
+    def over(self, read: Callable[[], bytes]) -> bytes:
+        """Return what is read of the standard input, as a wait that can be ended.
+
+        Raises:
+            WaitEnded: it was.
+        """
+        self.is_on = True
+        try:
+            if self.is_ended:
+                raise WaitEnded
+            return read()
+        finally:
+            self.is_on = False
+
+
+WAIT = StandardInputWait()
+"""The wait of this process."""
+
+
 class StandardLines(Lines):
     """The lines of the standard input, each read once as it comes."""
 
@@ -256,21 +297,27 @@ class StandardLines(Lines):
         self._has_ended = False
 
     def header(self, *, final: bool) -> bytes | None:
-        """Return the first line, without its newline.
+        """Return the first line, without its newline; None if the wait for it was ended.
 
         Raises:
             FileError: there is none.
         """
-        line = self._data.readline(LONGEST_LINE)
+        try:
+            line = WAIT.over(lambda: self._data.readline(LONGEST_LINE))
+        except WaitEnded:
+            return None
         if not line:
             raise FileError("the standard input is empty; CSV starts with a line of column names")
         return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
 
     def blocks(self, *, final: bool) -> Iterator[bytes]:
-        """Yield blocks of complete lines as they come, to the end of the input."""
+        """Yield blocks of complete lines as they come, to the end of the input or of the wait for it."""
         rest = b""
         while not self._has_ended:
-            chunk = self._data.read1(BLOCK_BYTES)
+            try:
+                chunk = WAIT.over(lambda: self._data.read1(BLOCK_BYTES))
+            except WaitEnded:
+                return
             self._has_ended = not chunk
             rest += chunk
             end = self._end_of_lines(rest) if chunk else len(rest)
@@ -291,8 +338,13 @@ class StandardLines(Lines):
 
 
 def starts_with_json() -> bool:
-    """Return whether the standard input begins with an object of JSON, and so is not CSV. Waits for its first bytes."""
-    return _standard_input().peek(1)[:1] == b"{"
+    """Return whether the standard input begins with an object of JSON, and so is not CSV. Waits for its first bytes.
+
+    Raises:
+        WaitEnded: the wait for them was ended.
+    """
+    data = _standard_input()
+    return WAIT.over(lambda: data.peek(1))[:1] == b"{"
 
 
 def _standard_input() -> BufferedReader:
