@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import re
 import shutil
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -334,6 +337,42 @@ def test_a_reader_who_was_overtaken_by_a_sweep_finds_the_end() -> None:
     assert reader.epochs() == writer.epochs()
     with pytest.raises(EpochGoneError):
         reader.deltas("v", 0)
+
+
+class Watched(MemoryStore):
+    """Somebody reads after each file that is deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watching: list[Callable[[], None]] = []
+
+    def delete(self, name: str) -> None:
+        super().delete(name)
+        for look in self.watching:
+            look()
+
+
+@pytest.mark.parametrize("full_every", [1, 2, 3, 7])
+def test_a_reader_in_the_middle_of_a_sweep_finds_the_end(full_every: int) -> None:
+    """Whichever record it has read last: that may be there still, while the one after it is deleted."""
+    store, history = Watched(), History(1, skips=False)
+    writer = CommitLog(store, full_every=full_every)
+    readers: list[CommitLog] = []
+    for _ in range(30):
+        writer.append(history.go_on())
+        readers.append(CommitLog(store))
+        assert readers[-1].last == history.commits[-1]
+    last = history.commits[-1]
+
+    def look() -> None:
+        for reader in readers:
+            reader_now = copy.deepcopy(reader, {id(store): store})
+            with suppress(MissingFileError):  # As a reader beside a writer, it would look again.
+                assert reader_now.refresh() == last
+
+    store.watching.append(look)
+    writer.sweep(2, 0)
+    assert len(writer.epochs()) < 12
 
 
 # Damage

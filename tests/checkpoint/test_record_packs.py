@@ -73,6 +73,21 @@ def test_a_reader_that_was_far_behind_finds_the_end() -> None:
     assert read_one_by_one(reader) == history.commits
 
 
+def test_a_reader_at_records_that_stay_apart_before_a_pack_finds_the_end() -> None:
+    """As when a checkpoint was compacted, so that the record after those is whole, and was then written to for long."""
+    store = MemoryStore()
+    history, reader = made(store, 6), CommitLog(store)
+    assert reader.last == history.commits[-1]
+    writer = CommitLog(store, full_every=EVERY)
+    writer.append(history.go_on(), whole=True)
+    for _ in range(60):
+        writer.append(history.go_on())
+    writer.sweep(1000, 1000)
+    assert len([name for name in records(store) if name.endswith(".jsonl")]) == 3
+    assert reader.refresh() == history.commits[-1]
+    assert read_one_by_one(reader) == history.commits
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("operation", [0, 1, 2, 9, 20, 21, 22, 45, 62])
 def test_whatever_is_interrupted_all_can_be_read(when: When, operation: int) -> None:

@@ -6,8 +6,8 @@ whatever epoch they have reached, and one of them succeeds.
 
 Old records, each from a whole one to before the next, are packed into one file (``record_packs``).
 
-A record is whole, or the difference from the one before it, whose checksum it has. Records are written atomically: one that cannot be read, or
-that is missing between others, is damage, and an error that names it. Differences before the first whole record are
+A record is whole, or the difference from the one before it, whose checksum it has. Records are written atomically: one that
+cannot be read, or that is missing between others, is damage, and an error that names it. Differences before the first whole record are
 remains of an interrupted sweep; they are not retained.
 """
 
@@ -91,7 +91,8 @@ class CommitLog:
             self._last, self._differences = rebuilt.commit(), differences
             for first, facts in records:
                 self._records.add(first, facts)
-        elif not self._is_there(self._records.firsts[-1]):
+        is_swept = rebuilt is None and not self._is_there(self._records.firsts[-1])
+        if is_swept or self._is_overtaken(epoch):
             self._look_again(last)
         return self._last
 
@@ -361,6 +362,16 @@ class CommitLog:
             f"{self.store.url}: the record of epoch {epoch} is another one than before: the checkpoint was replaced by another copy "
             "while it was in use; nothing was committed to it since; make a new engine or reader, which goes on from what is there"
         )
+
+    def _is_overtaken(self, epoch: int) -> bool:
+        """Return whether there are later commits than that of this epoch, and the next one is no longer in a file of its own.
+
+        A sweep may delete a record before one that is older, and may pack records after one that it leaves alone.
+        """
+        if not self.store.excludes_writers:
+            return False  # The note costs a request, and may be late.
+        note = self.store.acknowledged()
+        return note is not None and note.committed > epoch and not self._is_there(epoch + 1)
 
     def _is_there(self, first: int) -> bool:
         try:

@@ -106,6 +106,8 @@ class OpenCheckpoint:
             self.log.sweep(options.keep, options.grace_seconds)
         except CheckpointError as error:
             warnings.warn(f"files that are no longer needed could not be deleted: {error}", stacklevel=5)
+        finally:
+            self.readers.look_again()
 
     def commit_of(
         self,

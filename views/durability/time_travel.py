@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,12 @@ class Past:
         other.waiting, other.born = self.waiting, born
         return other
 
+    @property
+    def last_epoch(self) -> int:
+        """Return the epoch of the last commit; ``BEFORE_ALL`` if there is none."""
+        last = self._log.last
+        return BEFORE_ALL if last is None else last.epoch
+
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""
         first = min(self._log.epochs(), default=0) or BEFORE_ALL
@@ -130,16 +137,34 @@ class Past:
             EpochGoneError: they are no longer retained.
             CheckpointError: a file is missing or damaged.
         """
-        refs = delta_files(self._log, view, since, self.born)
-        written = [ref for ref in refs if ref.epoch <= until]
-        waiting = [evaluated.deltas for evaluated in self.waiting if since < evaluated.epoch <= until]
-        return self._frames(view, written, waiting)
+        written, waiting = self.delta_places(view, since, until)
+        return chain(map(self._pieces.read_delta, written), waiting)
 
-    def _frames(
-        self, view: str, written: list[DeltaRef], waiting: Sequence[Mapping[str, pl.DataFrame]]
-    ) -> Iterator[pl.DataFrame]:
-        yield from map(self._pieces.read_delta, written)
-        yield from (deltas[view] for deltas in waiting if view in deltas)
+    def delta_places(
+        self, view: str, since: int, until: int
+    ) -> tuple[Sequence[DeltaRef], Sequence[pl.DataFrame]]:
+        """Return the places of the same deltas in files, and the frames of those not yet written.
+
+        Raises:
+            EpochGoneError: they are no longer retained.
+        """
+        refs = delta_files(self._log, view, since, self.born)
+        waiting = [
+            evaluated.deltas[view]
+            for evaluated in self.waiting
+            if view in evaluated.deltas and since < evaluated.epoch <= until
+        ]
+        return [ref for ref in refs if ref.epoch <= until], waiting
+
+    def delta(self, view: str, ref: DeltaRef) -> pl.DataFrame:
+        """Return the delta of one epoch of a view, if the log still has its commit.
+
+        Raises:
+            EpochGoneError: it is no longer retained.
+            CheckpointError: its file is missing or damaged.
+        """
+        delta_files(self._log, view, ref.epoch - 1, {})
+        return self._pieces.read_delta(ref)
 
     def past_epochs(self) -> Iterator[Noted]:
         """Yield times and watermarks of all epochs of the retained commits, the latest first."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import polars as pl
 
-from ..checkpoint import CommitLog, Pieces
+from evercurrent.core.data.errors import MissingFileError
+
+from ..checkpoint import CommitLog, DeltaRef, Pieces
 from ..checkpoint.beside_writer import read_beside_writer
 from ..concurrency.turns import Guard
 from ..epochs.records import EvaluatedEpoch, Noted
@@ -70,7 +73,11 @@ class PastReader:
                 if view in evaluated.deltas and since < evaluated.epoch <= until
             ]
             return iter([frame.clone() for frame in frames])
-        return self._read(waiting, lambda past: past.deltas(view, since, until))
+        committed = min(until, waiting[0].epoch - 1) if waiting else until
+        written, unwritten = self._read(
+            waiting, lambda past: past.delta_places(view, since, until), committed
+        )
+        return chain((self._delta(view, ref) for ref in written), unwritten)
 
     def past_epochs(self) -> list[Noted]:
         """See ``Past.past_epochs``."""
@@ -80,25 +87,52 @@ class PastReader:
         """See ``Past.contents``."""
         return self._read(waiting, lambda past: past.contents(view, epoch))
 
-    def _read(self, waiting: Sequence[EvaluatedEpoch], read: Callable[[Past], Read]) -> Read:
-        """Return the result of a read, begun again with the newest log if files were swept meanwhile."""
-        with self._guard.lock:
-            return read_beside_writer(self._store, lambda: read(self._now(waiting)), self._look)
+    def _read(
+        self, waiting: Sequence[EvaluatedEpoch], read: Callable[[Past], Read], committed: int = 0
+    ) -> Read:
+        """Return the result of a read, begun again with the newest log if files were swept meanwhile.
 
-    def _look(self) -> None:
+        ``committed`` is an epoch that has been committed: a log that ends before it was read during a sweep.
+        """
+
+        def read_now() -> Read:
+            past = self._now(waiting)
+            if past.last_epoch < committed:
+                self.look_again()
+                past = self._now(waiting)
+            return read(past)
+
+        with self._guard.lock:
+            return read_beside_writer(self._store, read_now, self.look_again)
+
+    def _delta(self, view: str, ref: DeltaRef) -> pl.DataFrame:
+        """Return a delta of a list that may be older than the last sweep.
+
+        Raises:
+            EpochGoneError: its commit was dropped since.
+        """
+        try:
+            return self._pieces.read_delta(ref)
+        except MissingFileError:
+            self.look_again()
+        return self._read((), lambda past: past.delta(view, ref))
+
+    def look_again(self) -> None:
+        """Read the log from its start before anything else is read: new records do not show which old ones were dropped."""
         self._log = None
 
     def _now(self, waiting: Sequence[EvaluatedEpoch]) -> Past:
-        if self._log is None:
-            self._log = CommitLog(self._store)
-        last = self._log.refresh()
+        log = self._log
+        if log is None:
+            log = self._log = CommitLog(self._store)
+        last = log.refresh()
         if self._of_plan[0] is not self.record:
             self._of_plan = self.record, EarlierNames(self._plan), self._circuit()
         _, earlier, circuit = self._of_plan
         past = Past(
             self._plan,
             self.record,
-            self._log,
+            log,
             self._pieces,
             allow_pickle=self._allow_pickle,
             earlier=earlier,

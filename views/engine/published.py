@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
 from evercurrent.core.data.columns.key_hash import hashing_by
-from evercurrent.core.data.errors import InputError
+from evercurrent.core.data.errors import EpochGoneError, InputError
 from evercurrent.core.data.recent import Stretch
 from evercurrent.core.state.ledger import Refused
 from evercurrent.core.state.narrowing import narrowed
 from evercurrent.core.state.readable import Readable
 from evercurrent.core.state.spine import Version
 
+from ..checkpoint.beside_writer import TRIES
 from ..compiler.builder import Compiled
 from ..concurrency.turns import Guard
 from ..epochs.history import BEFORE_ALL, Retained
 from ..epochs.records import EvaluatedEpoch
 from ..epochs.run_log import RunLog
+
+Read = TypeVar("Read")
 
 
 class _Rows:
@@ -137,6 +140,30 @@ class Published:
             EpochGoneError: they are no longer retained.
         """
         return self._view(view).history.since(since, self.waiting)
+
+    def all_deltas(self, view: str, read: Callable[[Iterator[pl.DataFrame]], Read]) -> tuple[int, Read]:
+        """Return the epoch after which deltas of a view are retained, and what is read of these.
+
+        They go at most back to the beginning of its present definition. Reading begins again where some are dropped meanwhile.
+
+        Raises:
+            EpochGoneError: they are dropped faster than they are read.
+        """
+        gone: EpochGoneError | None = None
+        for _ in range(TRIES):
+            begins = self.begins(view)
+            try:
+                return begins, read(self._all_deltas(view, begins))
+            except EpochGoneError as error:
+                gone = error
+        assert gone is not None, "there is a first try"
+        raise gone
+
+    def _all_deltas(self, view: str, begins: int) -> Iterator[pl.DataFrame]:
+        try:
+            return self.deltas(view, BEFORE_ALL)
+        except EpochGoneError:
+            return self.deltas(view, begins)
 
     def begins(self, view: str) -> int:
         """Return the epoch after which all deltas of a view are retained."""

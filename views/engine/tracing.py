@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from evercurrent.core.data.errors import EpochGoneError, InputError
+from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.instants import shown, time_of
 from evercurrent.core.data.schema import EPOCH, listed
 
 from ..compiler.builder import Compiled
-from ..epochs.history import BEFORE_ALL
 from ..epochs.records import require_past
 from ..epochs.run_log import RunLog
 from ..inspection.open_windows import key_values
@@ -62,24 +61,28 @@ class Tracer:
         schema = self._plan[place].schema
         names = list(self._plan.keys_of(place)) or schema.names()
         lookup_values = row_values(view, schema, _by_name(where, names, key, schema.names()))
-        begins = now.begins(view)
-        if since is not None:
+
+        def rows_of_key(frames: Iterable[pl.DataFrame]) -> dict[int, pl.DataFrame]:
+            return {
+                frame.item(0, EPOCH): part
+                for frame in frames
+                if (part := chosen_rows(frame, lookup_values)).height
+            }
+
+        if since is None:
+            begins, rows = now.all_deltas(view, rows_of_key)
+        else:
             now.require(view, since)
-        frames = _all_deltas(now, view) if since is None else now.deltas(view, since)
-        rows = {
-            frame.item(0, EPOCH): part
-            for frame in frames
-            if (part := chosen_rows(frame, lookup_values)).height
-        }
+            begins, rows = 0, rows_of_key(now.deltas(view, since))
         times = dict(now.log.epochs().iter_rows())
         row_changes = RowChanges(
             view, lookup_values.row(0, named=True), {epoch: part.drop(EPOCH) for epoch, part in rows.items()}, times,
-            _watermarks(now.log), begins if since is None else 0, now.declared_at(view),
+            _watermarks(now.log), begins, now.declared_at(view),
             now.log.complete_from if now.log.records_rows else None,
         )  # fmt: skip
         kept_changes = KeptChanges(
             self._plan,
-            lambda name: (now.begins(name), _all_deltas(now, name)),
+            lambda name: now.all_deltas(name, list),
             lambda name, schema: (
                 (now.log.complete_from, now.log.rows(name, schema)) if now.log.records_rows else None
             ),
@@ -124,14 +127,6 @@ class Tracer:
             ]
             for place, source in self._plan.inputs.items()
         }
-
-
-def _all_deltas(now: Published, view: str) -> Iterator[pl.DataFrame]:
-    """Return all retained deltas of a view, at most back to the beginning of its present definition."""
-    try:
-        return now.deltas(view, BEFORE_ALL)
-    except EpochGoneError:
-        return now.deltas(view, now.begins(view))
 
 
 def _by_name(where: str, names: list[str], key: object, columns: list[str]) -> Mapping[str, object]:

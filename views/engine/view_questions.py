@@ -249,7 +249,7 @@ class Questions(ABC):
         from ..inspection.timeline.of_view import timeline_of_view
 
         now = self._engine.published()
-        deltas = now.deltas(self.name, now.begins(self.name))
+        _, deltas = now.all_deltas(self.name, list)
         return timeline_of_view(
             self.name,
             self._plan,

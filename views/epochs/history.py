@@ -66,7 +66,7 @@ class Older(Protocol):
         """Return the deltas of a view after one epoch and up to another; ``waiting`` are those not yet in files.
 
         Raises:
-            EpochGoneError: they are no longer retained; raised at once, not on iteration.
+            EpochGoneError: they are no longer retained; raised at once, on iteration only if they are dropped before they are read.
         """
         ...
 
