@@ -199,6 +199,10 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
         pl.Time, [{"x": time(1)}, {"x": time(1, tzinfo=UTC)}], r"column 'x' holds .*utc\), whose zone .*; use .replace\(tzinfo=None\), .*in row 1",
     ),
     "rows: a zone of a time of day in a list": (pl.List(pl.Time), [{"x": [time(1, tzinfo=UTC)]}], "column 'x' holds .*, whose zone"),
+    "rows: no float in a list": (pl.List(pl.Float64), [{"x": [0.5, 2**53 + 1]}], r"holds 9007199254740993 in row 0, which List\(Float64\) would"),
+    "rows: no float of numpy": (
+        pl.Struct({"a": pl.Float32}), [{"x": None}, {"x": {"a": np.int64(2**24 + 1)}}], r"holds 16777217 in row 1, which Struct\(.*\) would round",
+    ),
     "rows: more than a date": (pl.Date, [{"x": NOON}], r"holds 2026-01-02 12:00:00, which is more than a date; use .date\(\)"),
     "rows: a field too many": (pl.Struct({"a": pl.Int8}), [{"x": {"a": 1, "b": 2}}], "a field 'b', which is not declared"),
     "rows: nanoseconds": (pl.Datetime("ns"), [{"x": pd.Timestamp(1001)}], "column 'x' holds 1970.* whose nanoseconds would be lost"),

@@ -67,6 +67,10 @@ def rows_of_sqlite(sql: str) -> list[Any]:
     return list(connection.execute(sql))
 
 
+def spark_row(*values: Any, **named: Any) -> Any:
+    return pytest.importorskip("pyspark.sql").Row(*values, **named)
+
+
 @pytest.mark.parametrize("on_bad_rows", ["fail", "ledger"])
 @pytest.mark.parametrize(
     "rows",
@@ -76,8 +80,10 @@ def rows_of_sqlite(sql: str) -> list[Any]:
         lambda: (Swapped(1, "a"), Swapped(2, "b")),
         lambda: pd.DataFrame(NAMED)[["v", "k"]].itertuples(index=False),
         lambda: rows_of_sqlite("select 1 v, 'a' k union select 2, 'b'"),
+        lambda: [spark_row(v=1, k="a"), spark_row(v=2, k="b")],
+        lambda: [spark_row("a", 1), spark_row("b", 2)],
     ],
-    ids=["list", "with dicts", "tuple", "pandas", "sqlite"],
+    ids=["list", "with dicts", "tuple", "pandas", "sqlite", "Spark", "Spark without names"],
 )
 def test_rows_with_names_are_taken_by_these(rows: Callable[[], Any], on_bad_rows: str) -> None:
     source, view, _ = engine_of(on_bad_rows)

@@ -1,4 +1,4 @@
-"""Finite numbers that a type of floats makes infinite: a float is rounded to the nearest of its type, and an infinity is not near."""
+"""Numbers that a type of floats does not hold: a float becomes the nearest one of its type, unless that is infinite, and integers are exact."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from evercurrent.core.data.columns.lossless import has_leaf
@@ -19,6 +20,15 @@ NARROW = (pl.Float16, pl.Float32)
 FLOATS = (*NARROW, pl.Float64)
 """All types of floats."""
 
+EXACT_INTEGERS: Mapping[type[pl.DataType], float] = {
+    pl.Float16: 1 << 11,
+    pl.Float32: 1 << 24,
+    pl.Float64: 1 << 53,
+}
+"""The integer up to which a float type holds every whole number."""
+
+INFINITY: Mapping[type[pl.DataType], float] = dict.fromkeys(FLOATS, math.inf)
+
 
 class _Number(str):
     """A number as it is written in a line."""
@@ -26,18 +36,26 @@ class _Number(str):
     __slots__ = ()
 
 
-def first_overflow(values: Iterable[Any], column: pl.Series) -> tuple[int, object] | None:
-    """Return the first finite number among values that is infinite in the column made of them, and its row; None if there is none.
+def first_changed(values: Iterable[Any], column: pl.Series) -> tuple[int, str, str] | None:
+    """Return the first number among values that a column of floats does not hold, or one with floats inside: its row, the number, and why.
 
-    Cost: a pass over the floats, and one over the values if there is an infinity.
+    A number in a type of floats is the nearest one, and is finite if the number is; an integer is held exactly. Cost: a pass over
+    the floats, and one over the values if floats are so large that there may be such a number.
 
-    >>> first_overflow([[1e39], [float("inf")]], pl.Series([[1e39], [float("inf")]], dtype=pl.List(pl.Float32)))
-    (0, 1e+39)
+    >>> first_changed([[1e39], [float("inf")]], pl.Series([[1e39], [float("inf")]], dtype=pl.List(pl.Float32)))
+    (0, '1e+39', 'which is beyond the range of its declared type List(Float32)')
+    >>> first_changed([0.1, 2**24 + 1], pl.Series([0.1, 2**24 + 1], dtype=pl.Float32))
+    (1, '16777217', 'which Float32 would round')
     """
-    if not _has_infinities(column):
+    if not _has_large(column, EXACT_INTEGERS):
         return None
-    pairs = enumerate(zip(values, column.to_list(), strict=True))
-    return next(((row, number) for row, pair in pairs for number in _overflows(*pair)), None)
+    for row, pair in enumerate(zip(values, column.to_list(), strict=True)):
+        for value, stored in _floats(*pair):
+            if _is_overflow(value, stored):
+                return row, repr(value), f"which is beyond the range of its declared type {column.dtype}"
+            if isinstance(value, int | np.integer) and int(value) != stored:
+                return row, str(value), f"which {column.dtype} would round"
+    return None
 
 
 def overflows_of_lines(columns: Mapping[str, pl.Series], block: bytes) -> dict[int, tuple[str, str]]:
@@ -45,12 +63,12 @@ def overflows_of_lines(columns: Mapping[str, pl.Series], block: bytes) -> dict[i
 
     ``columns`` are those of the first lines of the block, or of all.
 
-    Cost: as ``first_overflow``, where each line is read once more if there is an infinity.
+    Cost: a pass over the floats, and each line is read once more if there is an infinity.
 
     >>> overflows_of_lines({"x": pl.Series([float("inf")] * 2, dtype=pl.Float32)}, b'{"x": 1e39}\\n{"x": "Infinity"}')
     {0: ('x', '1e39')}
     """
-    infinite = {name: column.to_list() for name, column in columns.items() if _has_infinities(column)}
+    infinite = {name: column.to_list() for name, column in columns.items() if _has_large(column, INFINITY)}
     if not infinite:
         return {}
     lines = (line for line in block.split(b"\n") if line.strip())
@@ -58,8 +76,9 @@ def overflows_of_lines(columns: Mapping[str, pl.Series], block: bytes) -> dict[i
     for row, (line, *stored) in enumerate(zip(lines, *infinite.values(), strict=False)):
         written = json.loads(line, parse_float=_Number)
         for name, each in zip(infinite, stored, strict=True):
-            for number in _overflows(written.get(name), each):
-                overflows.setdefault(row, (name, str(number)))
+            for number, number_stored in _floats(written.get(name), each):
+                if _is_overflow(number, number_stored):
+                    overflows.setdefault(row, (name, str(number)))
     return overflows
 
 
@@ -79,30 +98,34 @@ def beyond(column: str, number: object, dtype: pl.DataType) -> str:
     return f"column {column!r}: {number} is beyond the range of its type {dtype}; correct the value or declare another type"
 
 
-def _has_infinities(column: pl.Series) -> bool:
-    """Return whether a float is infinite, at any depth."""
+def _has_large(column: pl.Series, limits: Mapping[type[pl.DataType], float]) -> bool:
+    """Return whether a float is as large as the limit of its type, at any depth."""
     dtype = column.dtype
     if not has_leaf(dtype, FLOATS):
         return False
     match dtype:
         case pl.List():
-            return _has_infinities(column.explode(empty_as_null=False))
+            return _has_large(column.explode(empty_as_null=False), limits)
         case pl.Array():
-            return _has_infinities(column.arr.to_list())
+            return _has_large(column.arr.to_list(), limits)
         case pl.Struct():
-            return any(_has_infinities(column.struct.field(field.name)) for field in dtype.fields)
-    return bool(column.is_infinite().any())
+            return any(_has_large(column.struct.field(field.name), limits) for field in dtype.fields)
+    return bool((column.abs() >= limits[type(dtype)]).any())
 
 
-def _overflows(value: Any, stored: Any) -> Iterator[object]:
-    """Yield the finite numbers in a value that are infinite as they are stored; texts of infinities are none."""
+def _floats(value: Any, stored: Any) -> Iterator[tuple[Any, float]]:
+    """Yield the floats of a stored value, each with what it was made of."""
     match value, stored:
-        case _, float() if math.isinf(stored):
-            if type(value) is not str and value not in (math.inf, -math.inf):
-                yield value
+        case _, float():
+            yield value, stored
         case Mapping(), dict():
             for name, each in stored.items():
-                yield from _overflows(value.get(name), each)
+                yield from _floats(value.get(name), each)
         case Iterable(), list():
             for pair in zip(value, stored, strict=False):
-                yield from _overflows(*pair)
+                yield from _floats(*pair)
+
+
+def _is_overflow(value: Any, stored: float) -> bool:
+    """Return whether a finite number is stored as an infinity; a text is that of one."""
+    return math.isinf(stored) and type(value) is not str and value not in (math.inf, -math.inf)

@@ -21,7 +21,7 @@ from evercurrent.core.data.instants import in_utc
 from evercurrent.core.data.schema import columns_are, listed, with_diff
 
 from .decimal_values import as_decimals, exact_decimals, has_decimals, misfit_of_decimal
-from .float_values import FLOATS, first_overflow
+from .float_values import FLOATS, first_changed
 from .foreign_columns import (
     lost_nanoseconds,
     named,
@@ -45,13 +45,6 @@ NO_FRAME = (
     ValueError,
 )
 """Errors raised if no frame can be made of the data."""
-
-EXACT_INTEGERS: Mapping[type[pl.DataType], int] = {
-    pl.Float16: 1 << 11,
-    pl.Float32: 1 << 24,
-    pl.Float64: 1 << 53,
-}
-"""The integer up to which a float type holds every whole number."""
 
 ROWS = (Mapping, tuple, list)
 """The types of rows in a list: with names, and in the order of the declared columns."""
@@ -293,17 +286,9 @@ def column_of_values(where: str, name: str, values: Any, dtype: pl.DataType) -> 
             f"{where}: column {name!r} holds {values[row]!r} in row {row}, which is not of its declared type {dtype}: "
             f"{first_line(e)}; {PYTHON_WAY_OUT}"
         ) from e
-    if has_leaf(dtype, FLOATS) and (overflow := first_overflow(values, column)) is not None:
-        raise InputError(
-            f"{where}: column {name!r} holds {overflow[1]!r} in row {overflow[0]}, which is beyond the range of its declared type "
-            f"{dtype}; {PYTHON_WAY_OUT}"
-        )
-    if dtype.is_float() and bool((column.abs() >= EXACT_INTEGERS[type(dtype)]).any()):
-        for row, value in enumerate(values):
-            if isinstance(value, int) and column[row] != value:
-                raise InputError(
-                    f"{where}: column {name!r} holds {value} in row {row}, which {dtype} would round; {PYTHON_WAY_OUT}"
-                )
+    if has_leaf(dtype, FLOATS) and (changed := first_changed(values, column)) is not None:
+        row, number, why = changed
+        raise InputError(f"{where}: column {name!r} holds {number} in row {row}, {why}; {PYTHON_WAY_OUT}")
     return column
 
 

@@ -50,14 +50,14 @@ def require_rows(where: str, data: Any) -> None:
 
 
 def has_names(kind: type) -> bool:
-    """Return whether values of a type of Python are rows with names, as named tuples and rows of sqlite3 are, and no mappings.
+    """Return whether values of a type of Python are rows with names, as named tuples, rows of Spark and of sqlite3 are, and no mappings.
 
     >>> from sqlite3 import Row
     >>> has_names(tuple), has_names(Row)
     (False, True)
     """
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return True
+    if issubclass(kind, tuple):
+        return hasattr(kind, "_fields") or hasattr(kind, "asDict")
     if issubclass(kind, Mapping) or any(hasattr(kind, name) for name in OF_COLUMNS):
         return False
     return hasattr(kind, "keys") and hasattr(kind, "__getitem__")
@@ -75,15 +75,21 @@ def with_names(data: Any) -> Any:
     return [_by_name(row) if type(row) in named else row for row in data] if named else data
 
 
-def _by_name(row: Any) -> dict[str, Any]:
-    is_tuple = isinstance(row, tuple)
-    names = list(getattr(row, "_fields", ()) if is_tuple else row.keys())
+def _by_name(row: Any) -> Any:
+    """Return a row with names as a dictionary; a row of Spark may have none."""
+    if not isinstance(row, tuple):
+        names = row.keys()
+    elif (names := getattr(row, "_fields", None) or getattr(row, "__fields__", None)) is None:
+        return row
+    names = list(names)
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(
             f"a row has the name {repeated!r} twice; name one of them otherwise, as by AS in SQL"
         )
-    return dict(zip(names, row, strict=True)) if is_tuple else {name: row[name] for name in names}
+    return (
+        dict(zip(names, row, strict=True)) if isinstance(row, tuple) else {name: row[name] for name in names}
+    )
 
 
 def require_heights(where: str, columns: Mapping[str, Any]) -> None:
