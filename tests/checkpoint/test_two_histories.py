@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 import evercurrent as ec
 from checkpoint.commits_made import History, a_commit, without_before_crc
 from checkpoint.memory_store import MemoryStore
+from commit_cadence import commits_put_off
+from durability.test_options import crash
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError
 from evercurrent.views.checkpoint import Commit, CommitLog, DeltaRef, record_packs
 from evercurrent.views.checkpoint.compacting import compact
@@ -26,6 +28,7 @@ from evercurrent.views.checkpoint.rebucket import rebucket
 from evercurrent.views.checkpoint.record_files import checksum_of
 from evercurrent.views.checkpoint.records import BEFORE_CRC
 from evercurrent.views.checkpoint.verifying import verify
+from evercurrent.views.durability import input_log
 from evercurrent.views.store import LocalStore
 
 TWO = "two histories, of epochs up to"
@@ -223,14 +226,20 @@ def test_versions_that_do_not_write_the_field_take_turns_with_those_that_do(full
 # With engines
 
 
+@contextmanager
+def counting(path: Path) -> Iterator[tuple[ec.Engine, ec.Source]]:
+    engine = ec.Engine(checkpoint=path)
+    rows = engine.source("rows", {"k": pl.Int64})
+    engine.view("counts", rows.group_by("k").len("n"))
+    yield engine, rows
+
+
 def pushed(path: Path, key: int, epochs: int) -> list[tuple[int, int]]:
-    with ec.Engine(checkpoint=path) as engine:
-        rows = engine.source("rows", {"k": pl.Int64})
-        counts = engine.view("counts", rows.group_by("k").len("n"))
+    with counting(path) as (engine, rows), engine:
         for _ in range(epochs):
             rows.push({"k": [key]})
             engine.checkpoint()
-        return sorted(counts.read().rows())
+        return sorted(engine.views["counts"].read().rows())
 
 
 def test_a_backup_over_which_the_copy_of_a_restored_older_one_is_written(tmp_path: Path) -> None:
@@ -250,6 +259,46 @@ def test_a_backup_over_which_the_copy_of_a_restored_older_one_is_written(tmp_pat
     (backup / "commits" / "000000000006.json").unlink()
     assert pushed(backup, 3, 1) == [(1, 3), (2, 2), (3, 1)]
     assert verify(LocalStore(backup)).faults == ()
+
+
+@pytest.mark.parametrize("with_notes", [True, False])
+def test_a_log_of_inputs_beside_the_records_of_another_history(with_notes: bool, tmp_path: Path) -> None:
+    """The first backup was made while an engine ran, with epochs of which only the input was on disk; the next one replaces its commits."""
+    live, monday, backup = tmp_path / "live", tmp_path / "monday", tmp_path / "backup"
+    pushed(live, 1, 3)
+    shutil.copytree(live, monday)
+    with commits_put_off(), counting(live) as (engine, rows):
+        for _ in range(4):
+            rows.push({"k": [1]})
+        shutil.copytree(live, backup)
+        crash(engine)
+    shutil.rmtree(live)
+    shutil.copytree(monday, live)
+    pushed(live, 2, 2)
+    shutil.copytree(live, backup, dirs_exist_ok=True)
+    if not with_notes:
+        (backup / "writer.acknowledged").unlink()
+    match = "writer.inputs has the input of epoch 6 after another record of epoch 5 than the one that is there: .* two histories"
+    for refused in (lambda: pushed(backup, 3, 0), lambda: compact(LocalStore(backup), keep=1, grace=0)):
+        with pytest.raises(CorruptFileError, match=match):
+            refused()
+    assert [fault.file for fault in verify(LocalStore(backup)).faults] == ["writer.inputs"]
+    for name in ("writer.inputs", "writer.acknowledged"):
+        (backup / name).unlink(missing_ok=True)
+    assert pushed(backup, 3, 1) == [(1, 3), (2, 2), (3, 1)]
+
+
+def test_input_that_an_earlier_version_has_logged_is_evaluated(tmp_path: Path) -> None:
+    pushed(tmp_path / "live", 1, 2)
+    with commits_put_off(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_log, "BEFORE_CRC", "of no meaning")
+        with counting(tmp_path / "live") as (engine, rows):
+            for _ in range(3):
+                rows.push({"k": [1]})
+            shutil.copytree(tmp_path / "live", tmp_path / "left")
+            crash(engine)
+    assert (tmp_path / "left" / "writer.inputs").exists()
+    assert pushed(tmp_path / "left", 2, 1) == [(1, 5), (2, 1)]
 
 
 @pytest.mark.parametrize("epoch", [3, 5])

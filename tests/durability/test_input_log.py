@@ -183,7 +183,7 @@ def entry_of(frame: pl.DataFrame, path: Path) -> tuple[bool, list[memoryview]]:
     delta = Delta.of(frame, np.ones(frame.height, np.int64), is_consolidated=True)
     with AppendLog(str(path)) as log:
         inputs = InputLog(log)
-        is_logged = inputs.begin(Now(Epoch(1), moment(1)), EpochInput(), {"a": delta}, {"v/sink": 0})
+        is_logged = inputs.begin(Now(Epoch(1), moment(1)), EpochInput(), {"a": delta}, {"v/sink": 0}, None)
         inputs.wait()
     return is_logged, list(entries_after(str(path), 0))
 

@@ -40,7 +40,7 @@ def compact(store: Store, *, keep: int, grace: float) -> tuple[Commit, Swept]:
     """
     log = CommitLog(store)
     last = to_go_on_from(log)
-    require_committed(store, last)
+    require_committed(store, last, log.last_crc)
     _require_received(log, last, keep)
     pieces = Pieces(store)
     merged = with_merged_runs(pieces, last)

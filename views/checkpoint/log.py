@@ -63,6 +63,11 @@ class CommitLog:
             self._look()
         return self._last
 
+    @property
+    def last_crc(self) -> str | None:
+        """Return the checksum of the record of the last commit, which identifies it; None if there is none."""
+        return None if self.last is None else self._records.facts(self._records.firsts[-1]).crc
+
     def refresh(self) -> Commit | None:
         """Return the last commit as of now. Cost: the records that others have written since."""
         last = self.last

@@ -44,7 +44,7 @@ def rebucket(store: Store, buckets: int) -> Commit:
         raise CheckpointError(f"{buckets} buckets: give a number from 1 to {MOST_BUCKETS:,}")
     log, pieces = CommitLog(store), Pieces(store)
     last = to_go_on_from(log)
-    require_committed(store, last)
+    require_committed(store, last, log.last_crc)
     if last.buckets == buckets:
         return last
     by_state = _by_state(last)

@@ -98,12 +98,13 @@ def _acknowledged(store: Store) -> Acknowledged | None:
 def _of_the_end(store: Store, records: Records, acknowledged: Acknowledged | None) -> Iterator[Fault]:
     """Yield the faults of the newest files: the last commit itself, uncommitted input, notes of readers."""
     try:
-        last = records.facts(records.firsts[-1]).epoch if records.firsts else None
+        facts = records.facts(records.firsts[-1]) if records.firsts else None
     except CheckpointError:
         return  # It is among the faults, and without it the place to continue from is unknown.
     try:
+        last, crc = (None, None) if facts is None else (facts.epoch, facts.crc)
         require_acknowledged(store, acknowledged, last)
-        pending_inputs(store, last)
+        pending_inputs(store, last, crc)
         if last is not None:
             read_note(store, last)
     except CheckpointError as error:

@@ -90,7 +90,7 @@ def list_commits(path: Where, most: Most = 20, debug: Debug = False) -> None:
             )
         count = len(log.epochs())
         more = f"; the other {count - most:,} with --last {count}" if count > most else ""
-        since = len(pending_inputs(log.store, last.epoch))
+        since = len(pending_inputs(log.store, last.epoch, log.last_crc))
         input_only = (
             f"; then {counted(since, 'epoch')} of which only the input is on disk: the application evaluates them when it starts"
             if since

@@ -153,7 +153,10 @@ class Durability:
         readers = PastReader(self._plan, plan, store, pieces, earlier, allow_pickle=self.allow_pickle)
         self._open = OpenCheckpoint(store, log, saver, residence, past, readers, plan, states)
         last = log.last
-        again = [logged(entry) for entry in pending_inputs(store, None if last is None else last.epoch)]
+        again = [
+            logged(entry)
+            for entry in pending_inputs(store, None if last is None else last.epoch, log.last_crc)
+        ]
         note = store.acknowledged()
         # With another option a commit at every epoch, or at some, is better.
         if self._checkpoint.every == 1 and self._checkpoint.resident_bytes is None:
@@ -247,7 +250,9 @@ class Durability:
                 and not opened.is_due
                 and len(opened.past.waiting) + 1 < MOST_WAITING
                 and time.monotonic() - opened.committed_at < patience * MOST_SECONDS
-                and opened.inputs.begin(now, epoch_input, arrived, delivered, patience=patience)
+                and opened.inputs.begin(
+                    now, epoch_input, arrived, delivered, opened.log.last_crc, patience=patience
+                )
             )
 
     def logged_before(self) -> None:

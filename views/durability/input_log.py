@@ -22,6 +22,8 @@ from evercurrent.core.data.clock import Epoch, Now
 from evercurrent.core.data.delta import Delta
 from evercurrent.core.state.ledger import Refused
 
+from ..checkpoint.pending import LENGTH, head_of
+from ..checkpoint.records import BEFORE_CRC
 from ..epochs.records import EpochInput, Logged
 from ..store import Store
 from ..store.protocol import Log
@@ -32,13 +34,10 @@ MOST_BYTES = 1 << 20
 FULL = 8 << 20
 """Bytes in the log after which all of its epochs are committed."""
 
-LENGTH = 8
-
 
 def logged(entry: memoryview) -> Logged:
     """Return the epoch of an entry of the log."""
-    length = int.from_bytes(entry[:LENGTH], "little")
-    head, at = json.loads(bytes(entry[LENGTH : LENGTH + length])), LENGTH + length
+    head, at = head_of(entry)
     refuses_rows = bool(head.get("refuses_rows"))
     epoch_input = EpochInput(
         watermarks=head["watermarks"], positions=head["positions"], refuses_rows=refuses_rows
@@ -72,12 +71,13 @@ class InputLog:
         epoch_input: EpochInput,
         arrived: Mapping[str, Delta],
         delivered: Mapping[str, int],
+        before_crc: str | None,
         *,
         patience: int = 1,
     ) -> bool:
         """Begin to write the input of an epoch, for which ``wait`` waits; return False if it should be committed instead.
 
-        So is one for which the log is ``FULL``, ``patience`` times.
+        So is one for which the log is ``FULL``, ``patience`` times. ``before_crc`` is the checksum of the last commit's record.
         """
         if not self._log.is_ours:
             return False
@@ -96,7 +96,7 @@ class InputLog:
         ]
         head: dict[str, Any] = {
             "epoch": now.epoch, "instant": now.instant, "watermarks": epoch_input.watermarks, "positions": epoch_input.positions,
-            "heard": dict(delivered), "sources": sources,
+            "heard": dict(delivered), "sources": sources, BEFORE_CRC: before_crc,
         }  # fmt: skip
         if epoch_input.refuses_rows:
             head["refuses_rows"] = True

@@ -244,7 +244,7 @@ class Epochs:
         Raises:
             CheckpointError: it is of another plan; or it is followed by epochs of which only the input is on disk.
         """
-        require_committed(self.log.store, last)
+        require_committed(self.log.store, last, self.log.last_crc)
         last = self._earlier.renewed(last)
         require_together(self.log.store.url, last, self.plan, self._drop)
         match = check_plan(last.plan, self.plan, self.runner.compiled, self._drop)
