@@ -94,13 +94,13 @@ def test_an_intact_checkpoint_is_gone_on_with_however_often_it_is_opened(
 def test_a_step_over_the_epochs_of_several_writers_is_gone_on_with(tmp_path: Path) -> None:
     """What a sink has missed is written in one step, whichever processes have evaluated it."""
     writers = [(-1, "first"), (2, "second"), (4, "third")]
-    sink = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: writers))
+    sink = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: writers), {})
     contents = pl.DataFrame({"word": ["a"], "_diff": [1]}, schema_overrides={"_diff": pl.Int64})
     sink.begin(contents.drop("_diff"), 2)
     sink.write(pl.concat(contents.with_columns(_epoch=pl.lit(epoch, pl.UInt64)) for epoch in (3, 4, 5, 6)))
-    later = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: [*writers, (6, "fourth")]))
+    later = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: [*writers, (6, "fourth")]), {})
     assert later.position() == 6
-    restored = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: [*writers, (5, "fourth")]))
+    restored = ParquetFolder(LocalStore(tmp_path), Origin("hits", lambda: [*writers, (5, "fourth")]), {})
     with pytest.raises(ec.SinkError, match="before it was restored"):
         restored.position()
 

@@ -184,7 +184,10 @@ class Outputs(ABC):
             )
         store = store_at(folder)
         return self._deliver(
-            lambda origin, _: ParquetFolder(store, origin), f"parquet {store.url}", "deltas", retry
+            lambda origin, _: ParquetFolder(store, origin, self.schema),
+            f"parquet {store.url}",
+            "deltas",
+            retry,
         )
 
     def to_kafka(

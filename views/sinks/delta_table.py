@@ -14,6 +14,7 @@ from evercurrent.core.data.release import install_command
 from evercurrent.core.data.schema import EPOCH
 
 from .counted_rows import counted
+from .held_values import MICROSECONDS, require_times
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
 from .origin import Origin
@@ -80,17 +81,16 @@ class DeltaTableSink:
             )
         if self._keys:
             require_one_row_each(contents, self._keys)
-        rows, commit = contents if self._keys else counted(contents, epoch), self._commit(epoch)
+        rows = self._rows(contents if self._keys else counted(contents, epoch))
+        commit = self._commit(epoch)
         if table is None:
             # Tried again, a commit that creates the table would go on top of a table that another writer has created meanwhile.
             commit.max_commit_retries = 0
             write_deltalake(
-                self._path, lake_frame(rows), mode="error", storage_options=self._options or None, commit_properties=commit
+                self._path, rows, mode="error", storage_options=self._options or None, commit_properties=commit
             )  # fmt: skip
         else:  # The version that was checked, so that the commit fails if another writer has been there since.
-            write_deltalake(
-                table, lake_frame(rows), mode="overwrite", schema_mode="overwrite", commit_properties=commit
-            )
+            write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", commit_properties=commit)
 
     def write(self, delta: pl.DataFrame) -> None:
         """See ``Sink.write``."""
@@ -109,7 +109,7 @@ class DeltaTableSink:
         if news.height:
             last = news[EPOCH].max()
             assert isinstance(last, int)
-            write_deltalake(table, lake_frame(news), mode="append", commit_properties=self._commit(last))
+            write_deltalake(table, self._rows(news), mode="append", commit_properties=self._commit(last))
 
     def close(self) -> None:
         """See ``Sink.close``: nothing is open between two commits."""
@@ -132,12 +132,16 @@ class DeltaTableSink:
         same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
         values = {_quoted(name): f"s.{_quoted(name)}" for name in change.now.columns}
         (
-            table.merge(lake_frame(rows), same, "s", "t", commit_properties=self._commit(change.epoch))
+            table.merge(self._rows(rows), same, "s", "t", commit_properties=self._commit(change.epoch))
             .when_matched_delete(f"s.{gone}")
             .when_matched_update(values)
             .when_not_matched_insert(values, f"NOT s.{gone}")
             .execute()
         )
+
+    def _rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        require_times(self.place, rows, MICROSECONDS)
+        return lake_frame(rows)
 
     def _table(self) -> DeltaTable | None:
         from deltalake import DeltaTable

@@ -11,6 +11,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError, SinkError
 from evercurrent.core.data.release import install_command
 
+from .held_values import YEARS, remedy, require_lists_of_structs, require_times
 from .lake_types import lake_frame, require_lake_types
 from .net_changes import net_change, require_one_row_each
 from .origin import Origin
@@ -57,6 +58,12 @@ class IcebergTable:
         nested = next((key for key in keys if "." in key), None)
         if nested is not None:  # pyarrow takes it for a field of a struct when rows are looked up.
             raise SinkError(f"{self.place}: the key {nested!r} has a dot; rename it in the view")
+
+        for key in keys:
+            if schema[key].is_nested():
+                raise SinkError(
+                    f"{self.place}: the key {key!r} is {schema[key]}, by which Iceberg finds no rows; {remedy(key, schema[key])}"
+                )
 
     def position(self) -> int | None:
         """See ``Sink.position``."""
@@ -119,6 +126,8 @@ class IcebergTable:
         return self._catalog.load_table(self._name)
 
     def _arrow(self, rows: pl.DataFrame) -> Any:
+        require_times(self.place, rows, YEARS)
+        require_lists_of_structs(self.place, rows)
         return lake_frame(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
 
     def _delete(self, step: Transaction, keys: pl.DataFrame) -> None:

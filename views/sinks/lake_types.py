@@ -6,19 +6,23 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from evercurrent.core.data.columns.lossless import as_type
 from evercurrent.core.data.errors import SinkError
 from evercurrent.core.data.schema import EPOCH
+
+from .held_values import remedy, types_in
 
 _WIDER: dict[type[pl.DataType], pl.DataType] = {
     pl.UInt8: pl.Int16(),
     pl.UInt16: pl.Int32(),
     pl.UInt32: pl.Int64(),
     pl.UInt64: pl.Decimal(20, 0),
+    pl.Float16: pl.Float32(),
     pl.Categorical: pl.String(),
     pl.Enum: pl.String(),
 }
 
-_NOT_HELD = (pl.Time, pl.Duration, pl.Int128, pl.Object, pl.Null)
+_NOT_HELD = (pl.Time, pl.Duration, pl.Int128, pl.UInt128, pl.Object, pl.Null)
 
 
 def lake_type(dtype: pl.DataType) -> pl.DataType:
@@ -28,11 +32,13 @@ def lake_type(dtype: pl.DataType) -> pl.DataType:
     List(Int16)
     """
     if isinstance(dtype, pl.List):
-        return pl.List(lake_type(_inner(dtype.inner)))
+        return pl.List(lake_type(as_type(dtype.inner)))
     if isinstance(dtype, pl.Array):
-        return pl.List(lake_type(_inner(dtype.inner)))
+        return pl.List(lake_type(as_type(dtype.inner)))
     if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: lake_type(_inner(field.dtype)) for field in dtype.fields})
+        return pl.Struct({field.name: lake_type(as_type(field.dtype)) for field in dtype.fields})
+    if isinstance(dtype, pl.Datetime):
+        return pl.Datetime("us", None if dtype.time_zone is None else "UTC")
     return _WIDER.get(type(dtype), dtype)
 
 
@@ -42,6 +48,7 @@ def require_lake_types(place: str, schema: Mapping[str, pl.DataType]) -> None:
     Raises:
         SinkError: it does not; names the column.
     """
+    require_structs_with_fields(place, schema)
     names: dict[str, str] = {}
     for name, dtype in schema.items():
         if not name:
@@ -53,8 +60,7 @@ def require_lake_types(place: str, schema: Mapping[str, pl.DataType]) -> None:
             )
         if not _is_held(dtype):
             raise SinkError(
-                f"{place}: column {name!r} is {dtype}, which the table cannot hold exactly; cast it in the view, as to pl.String, "
-                "pl.Int64 or pl.Datetime('us')"
+                f"{place}: column {name!r} is {dtype}, which the table cannot hold exactly; {remedy(name, dtype)}"
             )
 
 
@@ -64,16 +70,21 @@ def lake_frame(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.col(name).cast(dtype) for name, dtype in dtypes.items())
 
 
+def require_structs_with_fields(place: str, schema: Mapping[str, pl.DataType]) -> None:
+    """Check that Parquet holds these columns: it has no structs without fields.
+
+    Raises:
+        SinkError: there is one; names the column.
+    """
+    for name, dtype in schema.items():
+        if any(isinstance(each, pl.Struct) and not each.fields for each in types_in(dtype)):
+            raise SinkError(
+                f"{place}: column {name!r} is {dtype}, and Parquet has no structs without fields; {remedy(name, dtype)}"
+            )
+
+
 def _is_held(dtype: pl.DataType) -> bool:
-    if isinstance(dtype, (pl.List, pl.Array)):
-        return _is_held(_inner(dtype.inner))
-    if isinstance(dtype, pl.Struct):
-        return all(_is_held(_inner(field.dtype)) for field in dtype.fields)
-    if isinstance(dtype, pl.Datetime):
-        return dtype.time_unit != "ns"
-    return not isinstance(dtype, _NOT_HELD)
-
-
-def _inner(dtype: object) -> pl.DataType:
-    """Return a type inside of another, which polars may hold as a class."""
-    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[return-value]
+    return not any(
+        isinstance(each, _NOT_HELD) or (isinstance(each, pl.Datetime) and each.time_unit == "ns")
+        for each in types_in(dtype)
+    )

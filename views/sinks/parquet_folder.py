@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 
@@ -14,6 +15,7 @@ from evercurrent.core.data.schema import EPOCH
 from ..store import Store
 from ..store.repeated_puts import put_own
 from .counted_rows import counted
+from .lake_types import require_structs_with_fields
 from .origin import BEFORE_ALL, Origin
 
 MOST_ROWS = 1_000_000
@@ -33,11 +35,12 @@ class ParquetFolder:
 
     remembers, most_rows = True, MOST_ROWS
 
-    def __init__(self, store: Store, origin: Origin) -> None:
+    def __init__(self, store: Store, origin: Origin, schema: Mapping[str, pl.DataType]) -> None:
         self._store, self._origin = store, origin
         self._owner: str | None = None
         """The name of that file, since this object has written it."""
         self.place = self.target = f"Parquet files in {store.url}"
+        require_structs_with_fields(self.place, schema)
 
     def position(self) -> int | None:
         """See ``Sink.position``: the last epoch in the name of a file. Cost: a listing of the folder."""

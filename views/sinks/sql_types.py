@@ -8,6 +8,8 @@ import polars as pl
 
 from evercurrent.core.data.errors import SinkError
 
+from .held_values import YEARS, remedy, require_times
+
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
@@ -35,8 +37,8 @@ def sql_type(place: str, column: str, dtype: pl.DataType, dialect: str) -> sa.ty
     kind = simple.get(type(dtype))
     if kind is None:
         raise SinkError(
-            f"{place}: column {column!r} is {dtype}, which no column of {dialect} holds exactly; cast it in the view, "
-            "as to pl.String, pl.Int64 or pl.Datetime('us')"
+            f"{place}: column {column!r} is {dtype}, which no column of {dialect} holds exactly; "
+            f"{remedy(column, dtype)}"
         )
     kind_of_sql: sa.types.TypeEngine[Any] = kind
     return kind_of_sql
@@ -46,8 +48,9 @@ def sql_values(place: str, rows: pl.DataFrame, dialect: str) -> list[dict[str, A
     """Return rows as dictionaries of Python's values, by ``c0``, ``c1`` and so on, as names of columns may be anything.
 
     Raises:
-        SinkError: a value that the database would change, as a NaN in SQLite, which becomes null.
+        SinkError: a value that the database would change, as a NaN in SQLite, which becomes null, or that Python does not hold.
     """
+    require_times(place, rows, YEARS)
     for column in rows.get_columns():
         if dialect == "sqlite" and column.dtype.is_float() and column.is_nan().any():
             raise SinkError(
