@@ -219,7 +219,7 @@ class MissingFileError(CheckpointError):
     ...     _ = FsspecStore("memory://orders").read("commits/000000000001.json")
     ... except ec.MissingFileError as error:
     ...     print(error)
-    memory://orders: commits/000000000001.json is missing; it was deleted, or the copy of the checkpoint is not complete
+    memory://orders: commits/000000000001.json is missing; it was deleted, or the copy of the checkpoint is not complete: restore it from a complete copy
     """
 
 

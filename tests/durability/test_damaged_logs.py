@@ -24,6 +24,7 @@ from evercurrent.views.cli import app
 from evercurrent.views.durability import durability
 from evercurrent.views.engine.epoch_runner import Running
 from evercurrent.views.store import LocalStore
+from evercurrent.views.store.protocol import OWN
 
 HEADS = b"evcrlog2"
 
@@ -285,3 +286,46 @@ def test_who_looks_while_somebody_writes(tmp_path: Path, monkeypatch: pytest.Mon
     assert pending_inputs(store, 0) == ()
     assert len(pending_inputs(store, 3)) == 2
     assert CliRunner().invoke(app, ["checkpoint", "verify", str(tmp_path)]).exit_code == 0
+
+
+# What to do about it
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_folder_in_place_of_a_file_of_the_store_is_to_be_moved_away(name: str, tmp_path: Path) -> None:
+    with started(tmp_path) as engine:
+        feed(engine, range(1, 3))
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).mkdir()
+    with pytest.raises(
+        ec.CheckpointError, match=f"{name} was not (read|locked): it is a folder; move the folder away$"
+    ):
+        _ = started(tmp_path).epoch_number
+    assert f"{name} is a folder" in verified(tmp_path)
+    (tmp_path / name).rmdir()
+    with started(tmp_path) as again:
+        assert again.epoch_number == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "pkl"])
+def test_a_marker_that_is_not_json_is_to_be_restored(content: str, tmp_path: Path) -> None:
+    with started(tmp_path) as engine:
+        feed(engine, range(1, 3))
+    (tmp_path / "checkpoint.json").write_text(content)
+    with pytest.raises(
+        ec.CorruptFileError,
+        match=r"checkpoint\.json is not JSON: .*; restore it from a copy of the checkpoint, or give a new folder$",
+    ):
+        _ = started(tmp_path).epoch_number
+
+
+def test_a_piece_that_is_missing_is_to_be_restored(tmp_path: Path) -> None:
+    with started(tmp_path) as engine:
+        feed(engine, range(1, 3))
+    left = copied(tmp_path, tmp_path.with_name("left"))  # Of the other one the files are still mapped.
+    for piece in (left / "pieces").iterdir():
+        piece.unlink()
+    with pytest.raises(
+        ec.MissingFileError, match=r"pieces/.* is missing; .*: restore it from a complete copy$"
+    ):
+        _ = started(left).epoch_number

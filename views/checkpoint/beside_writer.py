@@ -40,8 +40,9 @@ def read_beside_writer(
             if error is not None and now == before:
                 raise
             error, before = missing, now
+    what = str(error).partition("; ")[0]
     raise EpochGoneError(
-        f"{error}: its writer has deleted what was being read {TRIES} times; retain more commits, or delete them later, with "
+        f"{what}: its writer has deleted what was being read {TRIES} times; retain more commits, or delete them later, with "
         "Checkpoint(keep=..., grace=...)"
     ) from error
 

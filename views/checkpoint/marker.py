@@ -111,7 +111,8 @@ def _body(where: str, data: bytes) -> tuple[int, JsonObject]:
         marker = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(
-            f"{where} is not JSON: it is damaged, or was written by another program"
+            f"{where} is not JSON: it is damaged, or was written by another program; restore it from a copy of the checkpoint, or give "
+            "a new folder"
         ) from error
     if not isinstance(marker, dict) or "format" not in marker or "body" not in marker:
         raise CheckpointError(f"{where} was written by another program; give a new folder")

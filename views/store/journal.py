@@ -9,6 +9,7 @@ and sizes as JSON, the bytes of the files. Entries of one pass over a file carry
 first that is not whole, or of an earlier pass, ends it.
 """
 
+import errno
 import json
 import os
 import struct
@@ -294,6 +295,8 @@ def entries_of(path: str) -> Iterator[Entry]:
     Raises:
         CorruptFileError: a damaged entry is followed by one that was written after it.
     """
+    if os.path.isdir(path):  # Arrow's error of it has no number.
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     try:
         with pa.memory_map(path) as file:
             content = memoryview(file.read_buffer())

@@ -41,7 +41,7 @@ def refusal(error: Exception, url: str, name: str, action: str, size: int = 0) -
 def missing(url: str, name: str) -> MissingFileError:
     """Return the error for a file that is not there."""
     return MissingFileError(
-        f"{url}: {name} is missing; it was deleted, or the copy of the checkpoint is not complete"
+        f"{url}: {name} is missing; it was deleted, or the copy of the checkpoint is not complete: restore it from a complete copy"
     )
 
 
