@@ -12,7 +12,7 @@ from ..data.columns.kernels import Mask, frame_of, stack, with_plain_zeros
 from ..data.columns.lossless import as_type, with_leaves
 from ..data.columns.ownership import owned
 from ..data.columns.polars_versions import without
-from ..data.columns.row_values import twice, written_out
+from ..data.columns.row_values import failing_row, twice, written_out
 from ..data.columns.whole_columns import AnyColumn, IntColumn
 from ..data.delta import Delta
 from ..data.errors import InputError, first_line
@@ -98,10 +98,6 @@ def _of_type(column: AnyColumn, dtype: pl.DataType) -> AnyColumn:
     return column if isinstance(column, IntColumn) or column.dtype == dtype else column.cast(dtype)
 
 
-ROW_LETTERS = 300
-"""Of a row that a message shows so many letters are shown."""
-
-
 @tagged("core.operators.linear:MapBatches")
 class MapBatches(Operator):
     """Apply a user's function from frames to frames, which is row by row by declaration.
@@ -153,7 +149,7 @@ class MapBatches(Operator):
         except Exception as error:
             raise InputError(
                 f"{self._where}: the function raised {type(error).__name__}: {first_line(error)}"
-                f"{self._failing_row(rows)}; nothing has changed"
+                f"{failing_row(rows, self._is_failing)}; nothing has changed"
             ) from error
         if not isinstance(mapped, pl.DataFrame) or mapped.schema != self._returned:
             returned = dict(mapped.schema) if isinstance(mapped, pl.DataFrame) else type(mapped).__name__
@@ -163,22 +159,6 @@ class MapBatches(Operator):
             )
         # The function may keep the frame that it returned, and the memory under it.
         return frame_of([with_plain_zeros(column) for column in owned(mapped).get_columns()])
-
-    def _failing_row(self, rows: pl.DataFrame) -> str:
-        """Return the first row with which the function fails, for a message; nothing if it fails with no single row.
-
-        Cost: the function is called on halves, some twice as many rows in all.
-        """
-        while rows.height > 1:
-            half = rows.height // 2
-            first, second = rows[:half], rows[half:]
-            if self._is_failing(first):
-                rows = first
-            elif self._is_failing(second):
-                rows = second
-            else:
-                return ""
-        return f", for the row {str(rows.row(0, named=True))[:ROW_LETTERS]}" if rows.height else ""
 
     def _is_failing(self, rows: pl.DataFrame) -> bool:
         try:

@@ -75,3 +75,26 @@ def test_nothing_of_one_epoch_is_left_for_another(tmp_path: Path) -> None:
         last, sums, middles = engine.epoch_number, engine.views["sums"], engine.views["middles"]
         for epoch, rows in ((last - 2, 1), (last - 1, 0), (last - 2, 1), (last, 1)):
             assert (sums.read(epoch=epoch).height, middles.read(epoch=epoch).height) == (rows, rows)
+
+
+def test_an_epoch_before_the_present_definition_is_refused_with_where_that_begins(tmp_path: Path) -> None:
+    for dtype in (pl.Int32, pl.Int64):
+        with ec.Engine(checkpoint=tmp_path) as engine:
+            rows = engine.source("rows", {"v": dtype})
+            view = engine.view("now", rows)
+            for _ in range(4):
+                rows.push({"v": [1]})
+            if dtype == pl.Int64:
+                late = engine.view("late", view.select(w="v"))
+                with pytest.raises(
+                    ec.EpochGoneError,
+                    match="view 'now': after epoch 3 the view or a source of it had another definition; its present definition "
+                    "begins at epoch 5: read epoch 5 or a later one",
+                ):
+                    view.read(epoch=3)
+                with pytest.raises(
+                    ec.EpochGoneError,
+                    match=f"view 'late': after epoch 7 the view did not exist; .* begins at epoch {late.first_epoch}: read",
+                ):
+                    late.read(epoch=7)
+                assert view.read(epoch=5).height == 4

@@ -409,6 +409,8 @@ class TestTimeline:
             timeline.png()
         with pytest.raises(PlanError, match=r"a\.gif: the suffix has to be one of \.svg, \.html, \.png"):
             timeline.save(tmp_path / "a.gif")
+        with pytest.raises(PlanError, match=r"timeline: .*a\.svg: there is no folder '.*none'; make it"):
+            timeline.save(tmp_path / "none" / "a.svg")
 
     def test_is_a_picture_where_a_converter_is_installed(self, tmp_path, monkeypatch):
         command = tmp_path / "rsvg-convert"

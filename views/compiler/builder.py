@@ -42,6 +42,7 @@ from evercurrent.core.state.spine import Spine
 from ..expressions import compared_columns
 from ..expressions.array_expressions import over_arrays
 from ..expressions.elementwise import elementwise
+from ..expressions.showing import shown
 from ..plan.node_identities import CircuitIdentities, Purpose
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
@@ -353,7 +354,8 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
     else:
         small = None
     computed = RowExpressions(
-        [*(elementwise(each.expr).alias(each.name) for each in expressions), pl.col(DIFF)]
+        [*(elementwise(each.expr).alias(each.name) for each in expressions), pl.col(DIFF)],
+        lambda number: shown(expressions[number].expr.meta.undo_aliases()),
     )
 
     def values(delta: Delta) -> Mapping[str, AnyColumn]:
@@ -378,7 +380,9 @@ def selecting(columns: Sequence[Column], types: pl.Schema) -> ColumnFunction:
 
 def filtering(condition: Column, types: pl.Schema) -> MaskFunction:
     """Return a function that returns which rows, with columns of these types, fulfil a condition."""
-    computed = RowExpressions([elementwise(condition.expr), pl.col(DIFF)])
+    computed = RowExpressions(
+        [elementwise(condition.expr), pl.col(DIFF)], lambda _: shown(condition.expr.meta.undo_aliases())
+    )
     array = over_arrays(condition.expr, types)
     small = array if array is not None and array.is_mask else None
 

@@ -175,11 +175,17 @@ class RowCalls(CollectionBase, Generic[C]):
         where = self._where("map_batches")
         if schema is None:
             try:
-                schema = function(self.schema.to_frame()).schema
+                returned = function(self.schema.to_frame())
             except Exception as error:
                 raise PlanError(
                     f"{where}: the function failed on an empty frame: {error}; give schema="
                 ) from error
+            if not isinstance(returned, pl.DataFrame):
+                raise PlanError(
+                    f"{where}: the function returned {type(returned).__name__} for an empty frame; return a polars DataFrame with "
+                    "the columns of the result, also where it has no rows, or declare them with schema="
+                )
+            schema = returned.schema
         declared = declared_schema(where, schema)
         forbid_reserved(where, declared)
         name = getattr(function, "__name__", type(function).__name__)

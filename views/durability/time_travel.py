@@ -171,8 +171,8 @@ class Past:
         for epoch in reversed(self._log.epochs()):
             yield from reversed(self._log.at(epoch).epochs)
 
-    def commit(self, view: str, epoch: int) -> Commit:
-        """Return the commit of an epoch, in which the view had its present definition.
+    def commit(self, view: str, epoch: int, read: int | None = None) -> Commit:
+        """Return the commit of an epoch, in which the view had its present definition, to ``read`` a later epoch from it.
 
         Raises:
             EpochGoneError: there is no commit of the epoch, or the view did not exist or had another definition.
@@ -184,9 +184,19 @@ class Past:
             raise EpochGoneError(f"view {view!r}: {error}") from error
         then = commit.plan["views"].get(view)
         if then is None or then["identity"] != self._record["views"][view]["identity"]:
+            before = (
+                "the view did not exist"
+                if then is None
+                else "the view or a source of it had another definition"
+            )
+            first, then_read = self.first(view), epoch if read is None else read
+            begins, later = (
+                (f"at epoch {first}", f"epoch {first} or a later one")
+                if first
+                else ("later", "a later epoch")
+            )
             raise EpochGoneError(
-                f"view {view!r}: after epoch {epoch} the view did not exist, or had another definition; its present "
-                "definition begins with its first delta"
+                f"view {view!r}: after epoch {then_read} {before}; its present definition begins {begins}: read {later}"
             )
         return commit
 
@@ -198,7 +208,7 @@ class Past:
             CheckpointError: a file is missing or damaged.
         """
         committed = max((each for each in self._log.epochs() if each <= epoch), default=epoch)
-        rows = self._committed(view, committed)
+        rows = self._committed(view, committed, epoch)
         if committed == epoch:
             return rows
         changes = [frame.drop(EPOCH) for frame in self.deltas(view, committed, epoch)]
@@ -206,14 +216,14 @@ class Past:
         after = Delta(stack([before.frame, *changes])).consolidate()
         return gather(after.rows, np.repeat(np.arange(len(after)), np.maximum(after.diffs, 0)))
 
-    def _committed(self, view: str, epoch: int) -> pl.DataFrame:
-        """Return the contents of a view as of a commit.
+    def _committed(self, view: str, epoch: int, read: int) -> pl.DataFrame:
+        """Return the contents of a view as of a commit, to ``read`` a later epoch from them.
 
         Raises:
             EpochGoneError: see ``commit``; or another version has written its states in another form.
             CheckpointError: a file is missing or damaged.
         """
-        commit = self.commit(view, epoch)
+        commit = self.commit(view, epoch, read)
         if lost_in(commit.plan, self._record, self._circuit.required(view)):
             raise EpochGoneError(
                 f"view {view!r}: its state after epoch {commit.epoch} was written by a version that kept it in another form; "

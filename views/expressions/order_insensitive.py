@@ -16,7 +16,16 @@ from evercurrent.core.operators.group.ranked_states import METHODS, Ranks
 from .functions import ONE_VALUE, SAME_ROWS
 from .polars_tree import read, tree_of
 from .polars_writer import write
-from .rowwise import LOOKING_UP, NEIGHBOURS, RANDOM, Obstacle, is_rowwise, operands, own_obstacle
+from .rowwise import (
+    CAST_OF_STRUCT,
+    LOOKING_UP,
+    NEIGHBOURS,
+    RANDOM,
+    Obstacle,
+    is_rowwise,
+    operands,
+    own_obstacle,
+)
 from .tree import Aggregate, Alias, Call, Column, Literal, Node, Record, Renaming, reads_columns
 
 NO_ORDER: Obstacle = (
@@ -163,6 +172,8 @@ class Arranging:
     def arrange(self, node: Node) -> tuple[Node, RowAlignment | None]:
         """Return the rewritten tree and the alignment of its values; None for one value per group."""
         own = own_obstacle(node, self.schema)
+        if own is CAST_OF_STRUCT:
+            return self.refuse(own, node)
         if isinstance(node, Literal):
             return self.refuse(own, node) if own else (node, None)
         if reads_columns(node) and is_rowwise(node, self.schema):

@@ -27,6 +27,7 @@ from .tree import (
     Record,
     Renaming,
     Selector,
+    without_renaming,
 )
 
 Obstacle = tuple[str, str]
@@ -75,6 +76,10 @@ _INSTANTS: Obstacle = (
 )
 
 
+CAST_OF_STRUCT: Obstacle = (
+    "polars casts the fields of a struct, and returns a struct in place of this type",
+    'cast a field, as in pl.col("v").struct.field("x").cast(...)',
+)
 _NESTED_ANGLE: Obstacle = (
     "arctan2 takes two numbers, and for other types polars crashes the process",
     "take the fields or elements",
@@ -125,6 +130,8 @@ LOOKING_UP = {
 def obstacle(node: Node, schema: pl.Schema) -> str | None:
     """Return why an expression is not computed row by row, with the remedy; None where it is."""
     if reason_and_remedy := own_obstacle(node, schema):
+        if reason_and_remedy is CAST_OF_STRUCT:
+            return f"{text(node)}: {'; '.join(CAST_OF_STRUCT)}"
         return f"{text(node)} is not computed row by row: {reason_and_remedy[0]}; {reason_and_remedy[1]}"
     return next(filter(None, (obstacle(child, schema) for child in operands(node))), None)
 
@@ -156,7 +163,9 @@ def own_obstacle(node: Node, schema: pl.Schema) -> Obstacle | None:
     if isinstance(node, Nested):
         inside = RANDOM if not node.sees_row and any(map(_is_random, node.evaluations)) else None
         return NEIGHBOURS if node.function == "cumulative_eval" else inside
-    if isinstance(node, (*Renaming, Cast, Column, Element, Field)):
+    if isinstance(node, Cast):
+        return CAST_OF_STRUCT if _is_cast_of_struct(node, schema) else None
+    if isinstance(node, (*Renaming, Column, Element, Field)):
         return None
     if isinstance(node, Over):
         return _WINDOW
@@ -251,6 +260,17 @@ def _looks_up_constants(node: Call, schema: pl.Schema) -> bool:
     if not columns or node.function.startswith("replace") or not is_rowwise(columns[0], schema):
         return not columns
     return isinstance(_type_of(columns[0], schema), pl.List | pl.Array)
+
+
+def _is_cast_of_struct(node: Cast, schema: pl.Schema) -> bool:
+    """Return whether a column or field that is a struct is cast to what neither is a struct nor text."""
+    if isinstance(node.dtype, pl.Struct) or node.dtype in (pl.String, pl.Struct):
+        return False
+    values = without_renaming(node.input)
+    if isinstance(values, Column):
+        return isinstance(schema.get(values.column), pl.Struct)
+    is_field = values.name == "struct.field"
+    return values.name == "struct" or (is_field and isinstance(_type_of(values, schema), pl.Struct))
 
 
 def _type_of(node: Node, schema: pl.Schema) -> pl.DataType:

@@ -12,7 +12,7 @@ a single element: so these expressions are evaluated over all rows twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -22,11 +22,26 @@ _OVER_ELEMENTS = (".eval(", ".agg(")
 """Parts of the text of an expression over elements of lists. Other text that looks like it costs time, not correctness."""
 
 
+ROW_LETTERS = 300
+"""Of a row that a message shows so many letters are shown."""
+
+_WAYS_OUT = {
+    "conversion from": "strict=False gives null for such values",
+    "get index is out of bounds": "null_on_oob=True gives null there",
+    "gather indices are out of bounds": "null_on_oob=True gives null there",
+}
+"""What to do about an error of polars, by a part of its text."""
+
+
+class RowExpressionError(pl.exceptions.PolarsError):
+    """An expression that polars cannot compute of a value: its message has the expression, a row and the way out."""
+
+
 class RowExpressions:
     """Expressions, one column each, whose values do not depend on the number of rows, or on other rows.
 
     One of them has to be as long as the frame, since a literal is one row in ``DataFrame.select``. ``inputs`` are the columns
-    that they read.
+    that they read. ``shown`` returns the text of an expression in messages, by its number.
 
     >>> share = RowExpressions([(pl.col("x") / 49).alias("share")])
     >>> alone, in_company = pl.DataFrame({"x": [5.0]}), pl.DataFrame({"x": [5.0, 7.0]})
@@ -34,13 +49,41 @@ class RowExpressions:
     True
     """
 
-    def __init__(self, exprs: Sequence[pl.Expr]) -> None:
+    def __init__(self, exprs: Sequence[pl.Expr], shown: Callable[[int], str] | None = None) -> None:
         self._exprs = list(exprs)
+        self._shown = shown
         self.inputs = tuple(dict.fromkeys(name for expr in exprs for name in expr.meta.root_names()))
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the columns over the rows of a frame; in one thread if there are too few rows to divide."""
+        """Return the columns over the rows of a frame; in one thread if there are too few rows to divide.
+
+        Raises:
+            PolarsError: polars cannot compute one of a value; a ``RowExpressionError`` where ``shown`` is there.
+        """
+        try:
+            return self._computed(frame)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            failure = self._failure(frame)
+            raise error if failure is None else failure from error
+
+    def _failure(self, frame: pl.DataFrame) -> Exception | None:
+        """Return the error of the first expression that fails on its own, over each row once; None if none does."""
+        for number, expr in enumerate(self._exprs):
+            error = _error_of(frame, expr)
+            if error is not None and self._shown is None:
+                return error
+            if error is not None and self._shown is not None:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                row = failing_row(
+                    frame.select(expr.meta.root_names()),
+                    lambda rows, expr=expr: _error_of(rows, expr) is not None,  # type: ignore[misc]
+                )
+                ways_out = [f"; {way}" for part, way in _WAYS_OUT.items() if part in reason]
+                return RowExpressionError(f"{reason}, in {self._shown(number)}{row}{''.join(ways_out)}")
+        return None
+
+    def _computed(self, frame: pl.DataFrame) -> pl.DataFrame:
         height = frame.height
         if height == 1 or (self._over_elements and height):
             return self._select(twice(frame)).slice(0, height)
@@ -51,6 +94,31 @@ class RowExpressions:
             return frame.select_seq(self._exprs)
         # Threads divide a frame by its chunks, and a chunk may have a single row.
         return frame.rechunk().select(self._exprs)
+
+
+def _error_of(rows: pl.DataFrame, expr: pl.Expr) -> Exception | None:
+    try:
+        rows.select(expr)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        return error
+    return None
+
+
+def failing_row(rows: pl.DataFrame, is_failing: Callable[[pl.DataFrame], bool]) -> str:
+    """Return the first row with which a function fails, for a message; nothing if it fails with no single row.
+
+    Cost: the function is called on halves, some twice as many rows in all.
+    """
+    while rows.height > 1:
+        half = rows.height // 2
+        first, second = rows[:half], rows[half:]
+        if is_failing(first):
+            rows = first
+        elif is_failing(second):
+            rows = second
+        else:
+            return ""
+    return f", for the row {str(rows.row(0, named=True))[:ROW_LETTERS]}" if rows.height else ""
 
 
 def written_out(frame: pl.DataFrame) -> pl.DataFrame:

@@ -55,10 +55,14 @@ class Timeline:
         """Write the drawing in the format of the suffix, .svg, .html, or .png with a converter, and return the path.
 
         Raises:
-            PlanError: another suffix, or .png without a converter.
+            PlanError: another suffix, .png without a converter, or a folder that is not there.
         """
         path = Path(path)
         suffix = require_suffix(path)
+        if not path.parent.is_dir():
+            raise PlanError(
+                f"timeline: {path}: there is no folder {str(path.parent)!r}; make it, or give another path"
+            )
         if suffix == ".png":
             path.write_bytes(self.png())
         else:
