@@ -142,6 +142,22 @@ def test_a_view_that_begins_a_table_of_a_database_meanwhile_keeps_it(tmp_path, n
     assert in_sqlite(tmp_path / "x.db") == [("a", 1), ("b", 1)]
 
 
+def test_a_table_that_is_begun_while_its_position_is_read_has_a_writer(tmp_path, monkeypatch):
+    pytest.importorskip("sqlalchemy")
+    first, second = (
+        SqlTable(f"sqlite:///{tmp_path}/x.db", "depth", ["key"], SCHEMA, Origin.of(token))
+        for token in ("first", "second")
+    )
+    is_there = first._is_there
+
+    def interrupted(*arguments: object) -> bool:
+        second.begin(NOTHING, 0)
+        return is_there(*arguments)
+
+    monkeypatch.setattr(first, "_is_there", interrupted)
+    assert first.position() is None
+
+
 def test_a_view_that_claims_a_table_later_may_have_it(tmp_path, monkeypatch):
     """A claim alone is no table: that of a view whose contents were refused must not keep the name for ever."""
     pytest.importorskip("sqlalchemy")

@@ -74,6 +74,8 @@ class SqlTable:
         import sqlalchemy as sa
 
         with self._engine.connect() as connection:
+            if not sa.inspect(connection).has_table(self._name):
+                return None  # Looked up before its record, which is there before the table is.
             has_epochs = sa.inspect(connection).has_table(EPOCHS)
             written = connection.execute(self._own_row()).first() if has_epochs else None
             is_there = self._is_there(connection, written)
