@@ -204,6 +204,21 @@ def test_a_reader_and_a_writer_of_a_checkpoint_that_is_replaced_by_another_copy(
     assert one.store.files == longer.store.files
 
 
+def test_nothing_is_committed_after_a_record_that_is_damaged() -> None:
+    store = MemoryStore()
+    log = CommitLog(store)
+    for epoch in range(3):
+        log.append(a_commit(epoch))
+    store.flip("commits/000000000002.json", 20)
+    with pytest.raises(
+        CorruptFileError, match=r"000000000002.json: these \d+ bytes are not what was written"
+    ):
+        log.append(a_commit(3))
+    store.flip("commits/000000000002.json", 20)
+    log.append(a_commit(3))
+    assert CommitLog(store).last == a_commit(3)
+
+
 @pytest.mark.parametrize("full_every", [1, 3, 64])
 def test_versions_that_do_not_write_the_field_take_turns_with_those_that_do(full_every: int) -> None:
     store, history = MemoryStore(), History(5, skips=False)

@@ -29,7 +29,7 @@ from .commits import Commit, DeltaRef, Passed, delta_refs, epochs_from_json
 from .differences import Rebuilt, difference
 from .marker import is_checkpoint, put_marker
 from .pending import lost_oldest, require_acknowledged
-from .record_files import checksum_of, decoded, encoded_record
+from .record_files import checksum_of, decoded, encoded_record, is_intact
 from .record_packs import closed_segments
 from .records import BEFORE_CRC, RecordFacts, Records, record_name
 from .sweeping import Swept, sweep_files
@@ -344,8 +344,8 @@ class CommitLog:
                 "the checkpoint was deleted or moved; what was to be committed now is not; put the checkpoint back, or make a new engine "
                 "to go on from the last commit"
             ) from None
-        decoded(f"{self.store.url}: {name}", data)
-        if checksum_of(data) != last.crc:
+        if not is_intact(data) or checksum_of(data) != last.crc:
+            decoded(f"{self.store.url}: {name}", data)  # If it is damaged, that is the error.
             raise self._replaced(last.epoch)
         return last.crc
 
