@@ -149,12 +149,14 @@ def put(path: Path, words: str) -> None:
         file.writelines(f"{word}\n" for word in words)
 
 
-def tally(folder: Path, *inputs: Path, text: str = TALLY) -> tuple[Result, dict[str, int]]:
+def tally(
+    folder: Path, *inputs: Path, text: str = TALLY, stdin: str | None = None
+) -> tuple[Result, dict[str, int]]:
     """A run over inputs, and what the view holds after it."""
     (folder / "tally.py").write_text(text)
     given = [word for path in inputs for word in ("--input", f"words={path}")]
     kept = ["--checkpoint", str(folder / "kept"), "--output", str(folder / "out"), "--batch-rows", "2"]
-    result = CliRunner().invoke(app, ["run", str(folder / "tally.py"), *given, *kept])
+    result = CliRunner().invoke(app, ["run", str(folder / "tally.py"), *given, *kept], input=stdin)
     return result, dict(pl.read_parquet(folder / "out" / "counts.parquet").rows())
 
 
@@ -244,9 +246,29 @@ def test_an_order_of_arrival_of_files_that_have_grown_is_another_one(tmp_path: P
     assert counts == {"m": 3}
 
 
-def test_a_folder_in_the_place_of_one_file_is_refused(tmp_path: Path) -> None:
+def test_another_file_in_the_place_of_one_is_taken_whole_and_their_folder_goes_on_from_both(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path / "in" / "monday.csv", "mmm")
+    put(tmp_path / "in" / "tuesday.csv", "tttt")
+    for file, expected in (("monday.csv", {"m": 3}), ("tuesday.csv", {"m": 3, "t": 4})):
+        for _ in range(2):
+            result, counts = tally(tmp_path, tmp_path / "in" / file)
+            assert result.exit_code == 0, result.output
+            assert counts == expected
+    put(tmp_path / "in" / "monday.csv", "m")
+    put(tmp_path / "in" / "a.csv", "aa")
+    result, counts = tally(tmp_path, tmp_path / "in")
+    assert result.exit_code == 0, result.output
+    assert counts == {"m": 4, "t": 4, "a": 2}
+
+
+def test_a_folder_in_the_place_of_rows_without_a_name_is_refused(tmp_path: Path) -> None:
+    """Earlier versions counted the rows of a single file so too."""
     put(tmp_path / "in" / "m.csv", "mmm")
-    tally(tmp_path, tmp_path / "in" / "m.csv")
+    text = (tmp_path / "in" / "m.csv").read_text()
+    result, counts = tally(tmp_path, Path("-"), stdin=text)
+    assert counts == {"m": 3}, result.output
     put(tmp_path / "in" / "a.csv", "aaaa")
     result, _ = tally(tmp_path, tmp_path / "in")
     assert result.exit_code == 1

@@ -3,7 +3,7 @@
 The position of files maps their names to the number of rows that were taken from each, so new rows and files with new names
 are taken once, wherever a name is in the order. If an application puts the rows of several files in an order of its own, they
 are counted together, under a name made of these files and their sizes: with another file or more rows, a count would not show
-which rows are new. For a single file, or rows from elsewhere, the position is the number of rows.
+which rows are new. For rows from elsewhere the position is their number, as it was in earlier versions for a single file.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.data.schema import counted
 
+from ..connectors.lines import STANDARD_INPUT
 from ..connectors.positions import Position
 from .feeds import Chunk
 
@@ -79,7 +80,8 @@ class InputPlaces:
 def _named_file(chunk: Chunk, position: Position | None) -> str | None:
     """Return the name of a chunk's file in the position, or None if all rows of the source are counted together."""
     is_one_input = len(chunk.mixed_files) < 2 if chunk.file is None else chunk.is_only_file
-    counts_rows = isinstance(position, int) or (position is None and not chunk.mixed_files)
+    is_unnamed = chunk.file in (None, STANDARD_INPUT) and not chunk.mixed_files
+    counts_rows = isinstance(position, int) or (position is None and is_unnamed)
     if is_one_input and counts_rows:
         return None
     if position is not None and not isinstance(position, Mapping):
