@@ -227,6 +227,11 @@ PLANTS = (
         "pl.Series(values == 0), None) if (values == 0)",
         "pl.Series(values < 0), None) if (values < 0)",
     ),
+    Plant(
+        "views/expressions/polars_writer.py",
+        "kind, form = forms_by_our_names()[node.function]",
+        'kind, form = forms_by_our_names()[node.function.replace("bitwise_or", "bitwise_and")]',
+    ),
     Plant("core/operators/group/heads.py", "(mine < theirs)", "(mine > theirs)"),
     Plant("core/operators/group/group_by.py", "is_first=now.epoch == 0", "is_first=now.epoch <= 1"),
     Plant(

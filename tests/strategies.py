@@ -161,12 +161,20 @@ def _rows(dtypes: tuple[pl.DataType, ...]) -> st.SearchStrategy[Row]:
     return st.tuples(*(st.sampled_from(CELLS[dtype]) for dtype in dtypes))
 
 
-DIFFS = st.sampled_from([1, -1, 2, -2, 0])
+@st.composite
+def pools_of(draw: Draw, columns: Mapping[str, pl.DataType]) -> list[Row]:
+    """Rows out of few values, and with the key of the first one the values of each other: so groups have several rows."""
+    pool = draw(st.lists(rows(columns), min_size=1, max_size=5))
+    return [*pool, *((pool[0][0], *row[1:]) for row in pool[1:])]
 
 
-def entries(pool: Sequence[Row], max_size: int = 6) -> st.SearchStrategy[Entries]:
-    """Rows of the pool with diffs from -2 to 2, zero included."""
-    return st.lists(st.tuples(st.sampled_from(pool), DIFFS), max_size=max_size)
+DIFFS = st.sampled_from([1, -1, 2, -2, 0, 1, 1])
+
+
+def entries(pool: Sequence[Row]) -> st.SearchStrategy[Entries]:
+    """Rows of the pool with diffs from -2 to 2, zero included; in one epoch of some there are none."""
+    entry = st.tuples(st.sampled_from(pool), DIFFS)
+    return st.lists(entry, min_size=1, max_size=8) | st.lists(entry, max_size=2)
 
 
 def never_below_zero(epochs: Sequence[Epoch]) -> list[Epoch]:
@@ -200,7 +208,7 @@ def histories(
     max_epochs: int = 5,
 ) -> list[Epoch]:
     """Epochs for all sources. Unless ``trusted``, no row's count is ever below zero after an epoch."""
-    pools = {name: draw(st.lists(rows(columns), min_size=1, max_size=5)) for name, columns in sources.items()}
+    pools = {name: draw(pools_of(columns)) for name, columns in sources.items()}
     one = st.fixed_dictionaries({name: entries(pool) for name, pool in pools.items()})
     epochs = draw(st.lists(one, min_size=1, max_size=max_epochs))
     return epochs if trusted else never_below_zero(epochs)
@@ -294,6 +302,8 @@ def aggregates(draw: Draw, schema: Mapping[str, pl.DataType]) -> str:
         choices += [f"{c}.quantile(0.25)", f"{c}.sum() / pl.len()", f"{c}.max() == {c}.min()"]
         choices += [f"{c}.{how}().round(6)" for how in ("var", "std")]
         choices += [f"{c}.filter({draw(predicates(plain))}).sum()", f"({c} > 0).any()", f"({c} > 0).all()"]
+    if dtype.is_integer():
+        choices += [f"{c}.bitwise_{how}()" for how in ("and", "or")]
     if dtype == pl.Boolean():
         choices += [f"{c}.any()", f"{c}.all()", f"{c}.sum()", f"{c}.mean()"]
     return draw(st.sampled_from(choices))

@@ -58,6 +58,7 @@ KX = {"k": pl.Int64(), "x": pl.Int64()}
 ONE_VIEW = {
     "min and max": "a.group_by('k').agg(u=pl.col('x').min(), v=pl.col('x').max())",
     "distinct counts": "a.group_by('k').agg(u=pl.col('x').n_unique())",
+    "bits": "a.group_by('k').agg(u=pl.col('x').bitwise_and(), v=pl.col('x').bitwise_or())",
     "whole groups": "a.group_by('k').agg(u=pl.col('x').implode(), v=pl.col('x').median())",
     "orders": "a.group_by('k').agg(u=pl.col('x').sort_by('x', descending=True).first(), v=pl.col('x').max_by('x'))",
     "one row for everything": "a.group_by().agg(pl.len(), u=pl.col('x').sum(), v=pl.col('x').max())",

@@ -19,7 +19,9 @@ from oracle import Bag, freeze
 from retained_case import declared, engine_after
 from strategies import Case, cases, of_profile
 
-OTHERWISE = re.compile(r"anti|minus|left'|full|right'|top_k|bottom_k|limit|negate|group_by\(\)|map_batches")
+OTHERWISE = re.compile(
+    r"anti|minus|left'|full|right'|top_k|bottom_k|limit|unique\(\[|negate|group_by\(\)|map_batches"
+)
 """Calls by which a row may come back when other rows go, and those that are not followed."""
 
 

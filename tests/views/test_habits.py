@@ -12,7 +12,7 @@ import pytest
 
 import evercurrent as ec
 from evercurrent.views.connectors.text_files import unreadable_header
-from evercurrent.views.dataframe.dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_FLINK
+from evercurrent.views.dataframe.dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_DIFFERENTIAL, OF_FLINK
 
 COLUMNS = {"k": pl.String, "x": pl.Int64, "at": pl.Datetime("us")}
 
@@ -21,9 +21,9 @@ def rows_of_time() -> ec.Source:
     return ec.Engine().source("s", COLUMNS, event_time="at")
 
 
-def test_names_of_flink_and_beam_that_are_hinted_are_not_there() -> None:
+def test_names_of_other_systems_that_are_hinted_are_not_there() -> None:
     source = rows_of_time()
-    for name in {**OF_FLINK, **OF_BEAM}:
+    for name in {**OF_DIFFERENTIAL, **OF_FLINK, **OF_BEAM}:
         with pytest.raises(AttributeError, match=f"a collection has no '{name}': "):
             getattr(source, name)
     for name in OF_DATAFLOW_GROUPS:
@@ -31,10 +31,10 @@ def test_names_of_flink_and_beam_that_are_hinted_are_not_there() -> None:
             getattr(source.group_by("k"), name)
 
 
-def test_no_hint_of_a_view_for_flink_and_beam_is_to_declare_one() -> None:
+def test_no_hint_of_a_view_for_other_systems_is_to_declare_one() -> None:
     engine = ec.Engine()
     view = engine.view("v", engine.source("s", COLUMNS))
-    for name in {**OF_FLINK, **OF_BEAM}:
+    for name in {**OF_DIFFERENTIAL, **OF_FLINK, **OF_BEAM}:
         with pytest.raises(AttributeError, match=f"a collection has no '{name}': ") as raised:
             getattr(view, name)
         assert "declare a view" not in str(raised.value), name
@@ -50,6 +50,7 @@ def test_no_hint_of_a_view_for_flink_and_beam_is_to_declare_one() -> None:
         ("assignTimestampsAndWatermarks", "ec.bounded_delay"),
         ("toChangelogStream", "view.deltas()"),
         ("WindowInto", ".window(...)"),
+        ("iterate", "a loop of Python"),
         ("CoGroupByKey", ".join(other"),
         ("lookup", "only views are kept current"),
         ("follow", "only views are kept current"),

@@ -1,4 +1,4 @@
-"""Messages for names of Flink's and Beam's collections that a collection does not have: what to use instead."""
+"""Messages for names of Flink's, Beam's and differential dataflow's collections that a collection does not have: what to use instead."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ OF_FLINK: Mapping[str, str] = {
     **dict.fromkeys(("executeSql", "execute_sql", "sqlQuery", "sql_query"), "there is no SQL yet; use the methods of a collection"),
     "evictor": "use .window(ec.last_rows(n)), which keeps the last rows of each key, or .group_by(...).limit(n, by=...)",
 }  # fmt: skip
+
+OF_DIFFERENTIAL: Mapping[str, str] = dict.fromkeys(
+    ("iterate", "fixpoint", "recursive", "enter", "leave"),
+    "no view is computed of itself; declare each step by itself, as in a loop of Python of as many steps as are needed at most",
+)
 
 OF_BEAM: Mapping[str, str] = {
     "Filter": "use .filter(condition) with a polars expression",

@@ -9,7 +9,7 @@ import polars as pl
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.eventtime.windows.kinds import WindowTraits
 
-from .dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_FLINK
+from .dataflow_hints import OF_BEAM, OF_DATAFLOW_GROUPS, OF_DIFFERENTIAL, OF_FLINK
 from .operator_hints import RefusedAsTable
 from .pandas_hints import OF_PANDAS
 from .spark_hints import OF_SPARK_COLLECTIONS, OF_SPARK_GROUPS
@@ -32,6 +32,7 @@ _WINDOWS_BEFORE_GROUPS = 'call it before .group_by(...), as in .window(ec.fixed(
 
 _OF_COLLECTIONS = {
     **OF_BEAM,
+    **OF_DIFFERENTIAL,
     **OF_FLINK,
     **OF_PANDAS,
     **OF_SPARK_COLLECTIONS,
