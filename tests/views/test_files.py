@@ -11,10 +11,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from evercurrent.core.data.columns.polars_versions import MAP
 from evercurrent.core.data.errors import FileError
 from evercurrent.views.connectors.delta_files import DeltaFile, write_contents
+from evercurrent.views.connectors.file_columns import NULL_ARRAYS
 from evercurrent.views.connectors.files import PATIENCE, Batch, Reader, files_of
 from evercurrent.views.connectors.lines import BLOCK_BYTES
 from evercurrent.views.connectors.text_files import Parsed, csv_rows
@@ -343,6 +345,22 @@ class TestTornText:
 CATEGORIES = pl.Enum(["a", "b"])
 
 
+def has_null_arrays_that_are_not_read(path: Path) -> bool:
+    """Whether this pyarrow does not read a Parquet file because an array is null: the error then names the way out."""
+    try:
+        if path.suffix == ".parquet":
+            pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        reason = str(error)
+    else:
+        return False
+    batches, message = read_until_error(path, schema=pl.Schema(pl.read_parquet_schema(path)))
+    assert reason.startswith(NULL_ARRAYS)
+    assert batches == []
+    assert f"an array is null, which pyarrow {pa.__version__} does not read from Parquet" in message
+    return True
+
+
 class TestTypesOfFiles:
     @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
     @pytest.mark.parametrize(
@@ -358,6 +376,8 @@ class TestTypesOfFiles:
     def test_categories_inside_of_others(self, tmp_path, suffix, dtype, values):
         column = pl.Series("v", values, dtype)
         path = as_file(tmp_path, suffix, column.to_frame())
+        if has_null_arrays_that_are_not_read(path):
+            return
         assert read(path, schema=pl.Schema({"v": dtype}), batch_rows=3)["v"].equals(column, null_equal=True)
 
     @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
@@ -390,6 +410,8 @@ class TestArrays:
     def test_some_of_which_are_null_in_more_than_one_batch(self, tmp_path, suffix):
         values = pl.Series("v", [[1, 2], None, [3, None]] * 10, dtype=pl.Array(pl.Int32, 2))
         path = as_file(tmp_path, suffix, values.to_frame())
+        if has_null_arrays_that_are_not_read(path):
+            return
         found = read(path, schema=pl.Schema({"v": values.dtype}), batch_rows=4)
         assert found["v"].equals(values, null_equal=True)
 

@@ -58,6 +58,9 @@ class Target:
 WIDE = (pl.Int128, pl.UInt128)
 """The types of integers that Arrow does not have."""
 
+NULL_ARRAYS = "Expected all lists to be of size="
+"""The beginning of the error with which some versions of pyarrow read arrays from Parquet, where one is null."""
+
 
 def without_type(dtype: pl.DataType) -> str:
     """Return what to do with a column of a type that a format of text has no form for.
@@ -70,6 +73,11 @@ def without_type(dtype: pl.DataType) -> str:
     return "use Parquet or Arrow IPC"
 
 
+def is_unsupported(error: Exception) -> bool:
+    """Return whether pyarrow has refused what it does not read, and the file may be whole."""
+    return isinstance(error, pa.ArrowNotImplementedError) or NULL_ARRAYS in str(error)
+
+
 def not_supported(path: Path, error: Exception) -> str:
     """Return what is in a Parquet or Arrow file that pyarrow does not read, with the remedy."""
     for name, dtype in _types_of(path).items():
@@ -78,6 +86,11 @@ def not_supported(path: Path, error: Exception) -> str:
                 f"column {name!r} is {dtype}, and integers of 128 bits are not read from files; cast it to Int64 or "
                 "Decimal(38, 0) in the file, or push the rows"
             )
+    if NULL_ARRAYS in str(error):
+        return (
+            f"an array is null, which pyarrow {pa.__version__} does not read from Parquet ({first_line(error)}); install a newer "
+            "one, or write Arrow IPC or lists"
+        )
     return f"the file has what is not read ({first_line(error)}); write it with other types or another compression"
 
 

@@ -19,7 +19,7 @@ from evercurrent.core.data.columns.polars_versions import importable_rows
 from evercurrent.core.data.errors import FileError
 from evercurrent.core.data.schema import counted, listed
 
-from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted, not_supported
+from .file_columns import AS_WRITTEN, Reading, Target, check_schema, fitted, is_unsupported, not_supported
 from .line_files import CODECS, TextFile
 from .lines import STANDARD_INPUT, ReplacedFileError, starts_with_json
 from .log_files import REFUSED, LogFile
@@ -395,7 +395,7 @@ class _WholeFile(ABC):
         except (pa.ArrowException, OSError) as error:
             if self._read_as is None and not final and self._may_become_readable(now):
                 return
-            if isinstance(error, pa.ArrowNotImplementedError):
+            if is_unsupported(error):
                 raise FileError(f"{self.path}: {not_supported(self.path, error)}") from error
             raise FileError(
                 f"{self.path}: row {read + 1}: the file is incomplete or damaged from here on; write it again "
