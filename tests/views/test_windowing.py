@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from evercurrent.core.state.timers import Timers
@@ -573,13 +574,28 @@ def test_columns_of_rows_with_the_names_of_bounds_are_refused(engine: ec.Engine,
     computed = fares.drop("window_end").with_columns(window_start="t", window_end="t")
     with pytest.raises(ec.PlanError, match=r"'window_start' and 'window_end' would appear twice"):
         computed.window(window)
-    panes = engine.source("panes", {"n": pl.Int64, **BOUND_TYPES}, event_time="window_end")
-    with pytest.raises(ec.PlanError, match=r"'window_start' and 'window_end' would appear twice"):
-        panes.window(window)
     renamed = fares.rename({"window_end": "last"}).window(window).group_by("k").agg(most=pl.col("last").max())
     view = engine.view("most", renamed)
     engine.push("fares", [("a", 7, NOON)])
     assert view.read()["most"].to_list() == [7]
+
+
+def test_panes_of_another_engine_are_put_into_windows_as_those_of_one(
+    engine: ec.Engine, rows: ec.Source
+) -> None:
+    minutes = engine.view("minutes", total(rows.window(ec.fixed("1m"))))
+    other = ec.Engine()
+    panes = other.source("panes", dict(minutes.schema), kind="diffs", event_time="window_start")
+    hours = [
+        each.view("hours", counts.window(ec.fixed("1h")).group_by("k").agg(pl.col("v").sum()))
+        for each, counts in ((engine, minutes), (other, panes))
+    ]
+    minutes.subscribe(lambda delta: panes.push(delta.drop("_epoch")))
+    for number in range(5):
+        engine.push("rows", [("ab"[number % 2], number, NOON + timedelta(minutes=25 * number))])
+    one, two = (view.read().sort("k", "window_start") for view in hours)
+    assert one.height > 2
+    assert_frame_equal(one, two)
 
 
 def test_bounds_of_windows_are_replaced_by_those_of_later_windows(engine: ec.Engine, rows: ec.Source) -> None:

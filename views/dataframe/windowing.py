@@ -22,7 +22,7 @@ from evercurrent.core.operators.group.aggregates import Aggregation, Column
 from ..expressions import compared_columns, output_schema
 from ..plan.nodes import BOUNDS, EventTime, PlanId, Stamp, WindowedGroup, Windowing
 from ..plan.plan import Plan
-from ..plan.windowed import HELD, is_windowed
+from ..plan.windowed import HELD, is_of_panes, is_windowed
 from .aggregation import aggregation
 from .grouping import identity
 from .triggers import after_watermark, with_late_part
@@ -65,9 +65,12 @@ def windowing(where: str, plan: Plan, place: PlanId, window: object, stamp: obje
 
 
 def _forbid_columns_of_bounds(where: str, plan: Plan, place: PlanId) -> None:
-    """Check that no column that is not the bound of an earlier window would be replaced by one."""
+    """Check that no column that is not the bound of an earlier window would be replaced by one.
+
+    Panes of another engine are put into windows as its own are.
+    """
     names = [name for name in BOUNDS if name in plan[place].schema]
-    if not names or is_windowed(plan, place):
+    if not names or is_windowed(plan, place) or is_of_panes(plan, place):
         return
     several, renamed = len(names) > 1, ", ".join(f"{name!r}: ..." for name in names)
     what = "as columns and as bounds of windows" if several else "as a column and as a bound of windows"

@@ -8,7 +8,7 @@ import polars as pl
 
 from evercurrent.core.operators.group.aggregates import Column
 
-from .nodes import EventTime, PlanId
+from .nodes import BOUNDS, EventTime, PlanId
 from .plan import Plan
 from .shapes import Assigned, Chosen, Computed, LastOnes, Retimed, Same
 
@@ -47,6 +47,15 @@ def grouping_of(plan: Plan, place: PlanId) -> PlanId | None:
 def is_windowed(plan: Plan, place: PlanId) -> bool:
     """Return whether the rows of a node, or of one upstream, were put into windows."""
     return any(isinstance(plan[at].operation.shape, Assigned) for at in plan.behind(place))
+
+
+def is_of_panes(plan: Plan, place: PlanId) -> bool:
+    """Return whether rows come from a source of panes: it has both bounds of windows, and one of them is its event time."""
+    sources = [plan[at] for at in plan.behind(place) if not plan[at].inputs]
+    return any(
+        each.event_time is not None and each.event_time.column in BOUNDS and set(BOUNDS) <= set(each.schema)
+        for each in sources
+    )
 
 
 def panes_of(plan: Plan, place: PlanId) -> PlanId | None:
