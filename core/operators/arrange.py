@@ -13,7 +13,7 @@ from ..data.schema import DIFF
 from ..data.tags import tagged
 from ..state.channels import Finding
 from ..state.combined_rows import consolidated_if_fewer
-from ..state.first_rows import first_among, first_rows_moved
+from ..state.first_rows import first_among, first_of_each, first_rows_moved
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns, Route
 from ..state.purge import entries_gone
@@ -53,6 +53,9 @@ class Arrange(KeyedOperator):
         self.holds_rows = holds_rows
         self._first = first
         self.spine = Spine(layout, self._keys.route, self._keys)
+        self.spine.keeps_first = first == 1 and not any(
+            layout.payload[order.column].is_nested() for order in layout.order
+        )
         self._expired = expired
         self.looks_at = () if expired is None else (expired,)
         self._where = where
@@ -112,14 +115,17 @@ class Arrange(KeyedOperator):
         frame = self._kept(delta)
         if not frame.height:
             return Delta.empty(self.schema)
-        if self._first is not None:
+        first = first_of_each(self._keys, frame, self.spine.layout) if self._first == 1 else None
+        if first is not None:
+            frame = first
+        elif self._first is not None:
             frame = first_among(self._keys, frame, self.spine.layout.order[0], self._first)
         needed = {*self._keys.names, *self.spine.layout.payload, *([self._where] if self._where else [])}
         unused = [name for name in self.schema if name not in needed]
         if unused:
             frame = frame.with_columns(pl.lit(None, self.schema[name]).alias(name) for name in unused)
         combined = Delta(frame)
-        return consolidated_if_fewer(combined) or combined
+        return (None if first is not None else consolidated_if_fewer(combined)) or combined
 
     def _kept(self, delta: Delta) -> pl.DataFrame:
         """Return the rows that are kept."""

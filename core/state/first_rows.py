@@ -10,17 +10,21 @@ import numpy as np
 import polars as pl
 
 from ..data.columns.grouping import Groups, boundaries, group, group_columns
-from ..data.columns.kernels import Index, Ints, gather, key_words, stack
+from ..data.columns.kernels import Index, Ints, Keys, frame_of, gather, keep, key_words, stack
 from ..data.columns.order_words import has_order_word, order_words
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order
+from .leading_rows import come_before, leading_rows
 from .lookup import first_rows, rows_change
 from .partitioning import KeyColumns
-from .run import Run, empty_run, make_run, run_of_rows
+from .run import Layout, Run, empty_run, make_run, run_of_entries, run_of_rows
 from .spine import Spine
 
 FEW = 256
 """So few rows are not compared with each other before they are sorted."""
+
+TEXTS = (pl.String, pl.Binary)
+"""Types without order words whose greatest and least values polars finds in a pass."""
 
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """The least and the greatest word."""
@@ -33,17 +37,17 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -
     """
     assert int(delta.diffs.min()) > 0, "rows are kept apart only where none is retracted"
     layout = spine.layout
-    order = layout.order[0]
-    if has_order_word(layout.payload[order.column]):
-        looked_at = delta.frame_with(dict.fromkeys((*keys.names, order.column)))
-        rows = _reaching(spine, keys, looked_at, order, count)
-        frame = (delta if len(rows) == len(delta) else delta.take(rows)).frame
-    else:
-        frame = first_among(keys, delta.frame, order, count)
+    if spine.keeps_first and _are_texts(layout, delta.frame):
+        groups, first = _first_values(keys, delta.frame, layout.order[0])
+        return _replaced(spine, groups.keys, frame_of([first]))
+    frame = _reaching_rows(spine, keys, delta, count)
     if not frame.height:
         return empty_run(layout)
     new = run_of_rows(layout, keys, frame)
-    touched = new.keys.take(boundaries(new.keys))
+    starts = boundaries(new.keys)
+    touched = new.keys.take(starts)
+    if spine.keeps_first:
+        return _replaced(spine, touched, gather(new.payload, starts))
     before, after = rows_change(spine, touched, count, new)
     payload = stack([before.payload, after.payload])
     return make_run(
@@ -53,6 +57,51 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -
         {DIFF: np.concatenate((-before.diffs, after.diffs))},
         key_words(payload.get_columns(), payload.height),
     )
+
+
+def _are_texts(layout: Layout, rows: pl.DataFrame) -> bool:
+    """Return whether these are many rows of one text each, none of them null."""
+    name = layout.order[0].column
+    is_text = len(layout.payload) == 1 and layout.payload[name] in TEXTS
+    return is_text and rows.height > FEW and not rows.get_column(name).has_nulls()
+
+
+def _reaching_rows(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -> pl.DataFrame:
+    """Return the rows of a change that may be among the first ones of their key, and a few more."""
+    layout = spine.layout
+    order = layout.order[0]
+    if has_order_word(layout.payload[order.column]):
+        looked_at = delta.frame_with(dict.fromkeys((*keys.names, order.column)))
+        rows = _reaching(spine, keys, looked_at, order, count)
+        return (delta if len(rows) == len(delta) else delta.take(rows)).frame
+    return first_among(keys, delta.frame, order, count)
+
+
+def _replaced(spine: Spine, keys: Keys, first: pl.DataFrame) -> Run:
+    """Return the first of new rows of each of these keys, where it comes before the row that is there, minus that row."""
+    layout = spine.layout
+    held = leading_rows(spine, keys)
+    is_moved = np.ones(len(keys), np.bool_)
+    is_before = come_before(layout, gather(first, held.owners), held.payload)
+    is_moved[held.owners] = is_before
+    moved, owners = np.flatnonzero(is_moved), held.owners[is_before]
+    # The new row of a key comes before the old one.
+    places = np.argsort(np.concatenate((2 * moved, 2 * owners + 1)))
+    payload = gather(stack([gather(first, moved), keep(held.payload, is_before)]), places)
+    diffs = np.ones(len(places), np.int64)
+    diffs[places >= len(moved)] = -1
+    words = key_words(payload.get_columns(), payload.height)
+    return run_of_entries(keys.take(np.concatenate((moved, owners))[places]), payload, {DIFF: diffs}, words)
+
+
+def first_of_each(keys: KeyColumns, frame: pl.DataFrame, layout: Layout) -> pl.DataFrame | None:
+    """Return the first row of each key of many rows that are one text each, None for others."""
+    if not _are_texts(layout, frame):
+        return None
+    groups, first = _first_values(keys, frame, layout.order[0])
+    column = frame.get_column(first.name)
+    rows = np.flatnonzero((column == first.gather(groups.numbers)).to_numpy())
+    return gather(frame, np.sort(rows[np.unique(groups.numbers[rows], return_index=True)[1]]))
 
 
 def first_among(keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> pl.DataFrame:
@@ -66,13 +115,31 @@ def first_among(keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int)
         return frame
     if has_order_word(column.dtype):
         words = _words(column, order)
-    elif column.dtype in (pl.String, pl.Binary):
-        words = _words(column.rank("dense").cast(pl.Int64), order)
-    else:
+    elif column.dtype not in TEXTS:
         return frame
-    numbers = _groups(keys, frame).numbers if keys.names else np.zeros(frame.height, np.int64)
-    rows = _within(words, numbers, count)
-    return gather(frame, np.sort(rows)) if 2 * len(rows) <= frame.height else frame
+    elif count == 1 and not column.has_nulls():
+        groups, first = _first_values(keys, frame, order)
+        return _thinned(frame, np.flatnonzero((column == first.gather(groups.numbers)).to_numpy()))
+    else:
+        words = _words(column.rank("dense").cast(pl.Int64), order)
+    return _thinned(frame, np.sort(_within(words, _groups(keys, frame).numbers, count)))
+
+
+def _thinned(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
+    """Return these rows if they are far fewer, otherwise all."""
+    return gather(frame, rows) if 2 * len(rows) <= frame.height else frame
+
+
+def _first_values(keys: KeyColumns, frame: pl.DataFrame, order: Order) -> tuple[Groups, pl.Series]:
+    """Return the groups of rows by key, and the first value of each in a column without nulls. Cost: a pass over them."""
+    groups = _groups(keys, frame)
+    column = frame.get_column(order.column)
+    values = pl.DataFrame([pl.Series("group", groups.numbers), column.alias("value")])
+    value = pl.col("value")
+    firsts = values.lazy().group_by("group").agg(value.max() if order.descending else value.min()).collect()
+    place = np.empty(len(groups), np.intp)
+    place[firsts.get_column("group").to_numpy()] = np.arange(len(groups))
+    return groups, firsts.get_column("value").gather(place).alias(column.name)
 
 
 def _reaching(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> Index:
@@ -132,7 +199,11 @@ def _bounds(spine: Spine, groups: Groups, order: Order, count: int) -> Ints:
 
 
 def _within(words: Ints, numbers: Index, count: int) -> Index:
-    """Return the entries whose word is at most that of the ``count``-th entry of their group. Cost: one sort."""
+    """Return the entries whose word is at most that of the ``count``-th entry of their group. Cost: a pass, or one sort."""
+    if count == 1:
+        least = np.full(int(numbers.max(initial=0)) + 1, LAST)
+        np.minimum.at(least, numbers, words)
+        return np.flatnonzero(words <= least[numbers])
     order = np.lexsort((words, numbers))
     groups, ordered = numbers[order], words[order]
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))

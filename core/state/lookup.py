@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from ..data.columns.kernels import Index, Ints, Keys, expand, gather, stack
 from ..data.schema import DIFF
+from .key_rows import KeyRows as KeyRows
+from .leading_rows import leading_change, leading_rows
 from .run import Layout, Run, empty_run, make_run
 from .run_merge import words_of_parts
 from .spine import Spine
@@ -21,18 +21,6 @@ BEFORE = "before"
 """Additive column: the diff as of the last commit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyRows:
-    """The rows of some keys: the position of the key among those looked up, the row, and its diff.
-
-    Rows of a key are together, in the order of the layout; keys are in the order in which they were given.
-    """
-
-    owners: Index
-    payload: pl.DataFrame
-    diffs: Ints
-
-
 def all_rows(spine: Spine, keys: Keys) -> KeyRows:
     """Return all rows of these keys with positive diffs. Cost: the entries of these keys, sorted."""
     return _all(spine, keys, None, (DIFF,))[0]
@@ -42,8 +30,11 @@ def first_rows(spine: Spine, keys: Keys, count: int) -> KeyRows:
     """Return the first ``count`` rows of each of these keys, a row with diff n being n rows; the last may be cut.
 
     Of every run only the leading entries of a key are read, and more of them (four times as many) only while
-    retractions leave too few: cost follows ``count`` and the retractions at the head, not the group.
+    retractions leave too few: cost follows ``count`` and the retractions at the head, not the group. Of a spine that has
+    no other rows, one entry of every run is read.
     """
+    if count == 1 and spine.keeps_first:
+        return leading_rows(spine, keys)
     return _first(spine, keys, count, None, (DIFF,))[0]
 
 
@@ -56,6 +47,8 @@ def rows_change(
     """
     delta = spine.delta if change is None else change
     moments = (BEFORE, DIFF)
+    if count == 1 and spine.keeps_first:
+        return leading_change(spine, keys, delta)
     if count is None:
         before, after = _all(spine, keys, delta, moments)
     else:

@@ -77,13 +77,15 @@ class Spine(Totals):
     ``most_merged``: runs that would merge into more entries than this stay apart, so that every merge fits into memory; a
     look-up then visits about entries / most_merged runs. Entries that cancel between such runs are removed when the state
     has doubled: then they are merged a range of keys at a time. That does not happen while it ``is_growing``: more rows of the
-    same epoch are to come, and all entries do not fit into memory beside them.
+    same epoch are to come, and all entries do not fit into memory beside them. ``keeps_first``: of rows that are never retracted
+    it has the first of each key, and no others (``leading_rows``).
     """
 
     kept_in: KeptIn = "buckets"
     keeps_runs = False
     most_merged: int | None = None
     is_growing = False
+    keeps_first = False
 
     def __init__(self, layout: Layout, route: Route | None = WORDS, keys: KeyColumns | None = None) -> None:
         self.layout = layout

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from evercurrent.core.data.allocation import expect_large_arrays
 from evercurrent.core.data.columns.kernels import Ints
 from evercurrent.core.data.errors import InputError
 from evercurrent.core.state.ledger import Refused
@@ -93,6 +94,8 @@ class Setup:
 
 @lru_cache(maxsize=4)
 def _runner(setup: Setup) -> StageRunner:
+    # A worker has no engine that would: without it half of its time goes into pages that the system clears again.
+    expect_large_arrays()
     pieces = Pieces.of(store_at(setup.store))
     runner = StageRunner(
         setup.unpickled(),

@@ -19,7 +19,7 @@ FEW = 32
 """Up to so many texts are decoded one by one."""
 
 LARGE, LARGEST = 64, 256
-"""Buffers are large that have more bytes than this for each text; of the largest ones texts are copied to be checked."""
+"""Buffers are large that have more bytes than this for each text; of the largest ones each text is checked by itself."""
 
 BLOCK = 1 << 15
 """How many texts are looked at together, so that intermediate results stay in the caches of a processor."""
@@ -83,7 +83,7 @@ def _require_text(column: pl.Series) -> None:
     if size <= LARGEST * len(column):
         column.cast(pl.Binary).cast(pl.String)
     else:
-        column.to_arrow(compat_level=pl.CompatLevel.oldest()).validate(full=True)
+        texts.validate(full=True)
 
 
 def _are_ascii(texts: pa.Array) -> bool:
