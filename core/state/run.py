@@ -276,12 +276,13 @@ class Matches:
         totals: dict[str, Ints] = {}
         for run, hit, positions in self.parts:
             for name, column in run.sums.items():
+                values = column.take(positions)
                 if len(hit) == self.size:
-                    totals[name] = totals[name] + column[positions] if name in totals else column[positions]
+                    totals[name] = totals[name] + values if name in totals else values
                     continue
                 if name not in totals:
                     totals[name] = np.zeros(self.size, np.int64)
-                totals[name][hit] += column[positions]
+                np.add.at(totals[name], hit, values)
         return totals
 
     def payload(self, layout: Layout, places: Index | None = None) -> pl.DataFrame:

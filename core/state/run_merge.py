@@ -75,7 +75,7 @@ def added_to(large: Run, small: Run) -> Run | None:
         column, more = large.sums.get(name), small.sums.get(name)
         column = np.zeros(len(large), np.int64) if column is None else column.copy()
         if more is not None:
-            column[position] += more[hit] if len(new) else more
+            np.add.at(column, position, more.take(hit) if len(new) else more)
         if len(new):
             added = np.zeros(len(new), np.int64) if more is None else more[new]
             column = np.concatenate((column, added))[order]

@@ -108,8 +108,10 @@ def test_blocks_add_up_to_the_whole(
 
 def test_sums_of_words_are_exact_modulo_two_to_the_64() -> None:
     words = np.array([2**63 - 1, 2**63 - 1, -(2**63), 5, -7], np.int64)
-    codes = np.array([0, 0, 1, 1, 1])
-    assert grouping._sums_of_codes(codes, words, 3).tolist() == [-2, -(2**63) - 2 + 2**64, 0]
+    groups = groups_of([0, 0, 1, 1, 1], dense=True)
+    by_key = dict(zip([0, 1] if groups.numbers[0] == 0 else [1, 0], groups.sums(words).tolist(), strict=True))
+    assert by_key == {0: -2, 1: -(2**63) - 2 + 2**64}
+    assert groups.sums_by_block(lambda rows: {"x": words[rows]})["x"].tolist() == groups.sums(words).tolist()
 
 
 @pytest.mark.parametrize("kind", [pl.Int64, pl.String])
@@ -138,7 +140,7 @@ def test_no_more_rows_than_a_block_are_cut_at_a_time(kind: Any, monkeypatch: pyt
 
 
 def test_many_rows_of_one_key_among_a_long_range_are_added_up_exactly() -> None:
-    """No block is so large that sums of 32 bits leave the integers that floats hold."""
+    """Their sums leave the integers that floats hold, and the 64 bits of a word."""
     hot, others, reach = 2**21 + 5, 400_000, 1_300_000
     keys = np.concatenate([np.zeros(hot, np.int64), np.linspace(1, reach, others).astype(np.int64)])
     groups = group_column(IntColumn("k", keys))

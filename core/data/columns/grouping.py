@@ -20,7 +20,6 @@ from .kernels import (
     is_one_word,
     is_ones,
     key_words,
-    least_and_greatest,
     physical,
 )
 from .value_words import SPREAD
@@ -35,14 +34,8 @@ PACKED_BELOW = 1 << 25
 DENSE_BELOW = 1 << 22
 """From this many integers on, the counts and codes of a group by counting take more memory than a sort does."""
 
-EXACT_FLOATS = 2**53
-"""Every integer below this is exact as a float."""
-
-BLOCK = 1 << 17
+BLOCK = 1 << 15
 """About so many entries are summed up at a time where their values are computed for it: these stay in the caches."""
-
-MOST_EXACT = 1 << 20
-"""The sum of so many numbers of 32 bits is exact as a float."""
 
 RUN = 1 << 10
 """Words are merged if they ascend over stretches of this length on average, as the words of merged runs do."""
@@ -65,7 +58,7 @@ class Segments:
     def sums(self, values: Ints) -> Ints:
         """Return the sum of the values of each segment, modulo 2^64."""
         if len(self.starts) == len(self.order):
-            return values[self.order]
+            return values.take(self.order)
         if len(values) <= SMALL:
             few: Ints = np.add.reduceat(values[self.order], self.starts)
             return few
@@ -77,7 +70,7 @@ class Segments:
             np.add.at(totals, segments, values[entries])
             return totals
         # Differences of a running sum are exact modulo 2^64, and three times faster than np.add.reduceat.
-        running = np.cumsum(values[self.order])
+        running = np.cumsum(values.take(self.order))
         ends: Ints = running[np.append(self.starts[1:], len(values)) - 1]
         ends[1:] -= ends[:-1].copy()
         return ends
@@ -155,31 +148,24 @@ class DenseGroups(Groups):
         """Return the number of groups."""
         return len(self.used)
 
-    @cached_property
-    def _most(self) -> int:
-        """Return how many entries the largest group has."""
-        return int(self.counts.max(initial=0))
-
     def sums(self, values: Ints) -> Ints:
         """Return the sum of the values of each group, modulo 2^64."""
         if is_ones(values):
-            return self.counts[self.used]
-        bound = max(-float(values.min(initial=0)), float(values.max(initial=0)))
-        if bound * self._most >= EXACT_FLOATS:
-            return super().sums(values)
-        # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
-        return np.bincount(self.codes, values, len(self.counts))[self.used].astype(np.int64)
+            return self.counts.take(self.used)
+        totals = np.zeros(len(self.counts), np.int64)
+        np.add.at(totals, self.codes, values)
+        return totals.take(self.used)
 
     def sums_by_block(self, values_of: Callable[[slice | Index], Mapping[str, Ints]]) -> dict[str, Ints]:
-        """See ``Segments``: blocks of entries, not so small that the sums of all codes cost more than they do."""
-        size, entries = min(max(BLOCK, 2 * len(self.counts)), MOST_EXACT), len(self.codes)
+        """See ``Segments``: blocks of entries."""
         totals: dict[str, Ints] = {}
-        for start in range(0, entries, size):
-            codes = self.codes[start : start + size]
-            for name, values in values_of(slice(start, min(start + size, entries))).items():
-                sums = _sums_of_codes(codes, values, len(self.counts))
-                totals[name] = totals[name] + sums if name in totals else sums
-        return {name: sums[self.used] for name, sums in totals.items()}
+        for start in range(0, len(self.codes), BLOCK):
+            rows = slice(start, min(start + BLOCK, len(self.codes)))
+            for name, values in values_of(rows).items():
+                if name not in totals:
+                    totals[name] = np.zeros(len(self.counts), np.int64)
+                np.add.at(totals[name], self.codes[rows], values)
+        return {name: sums.take(self.used) for name, sums in totals.items()}
 
     def greatest(self, values: Ints) -> Ints:
         """Return the greatest value of each group."""
@@ -210,18 +196,6 @@ class DenseGroups(Groups):
         first = np.zeros(len(self.counts), np.intp)
         first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return first[self.used]
-
-
-def _sums_of_codes(codes: Ints, values: Ints, count: int) -> Ints:
-    """Return the sum of the values of each code below ``count``, modulo 2^64; there are at most ``MOST_EXACT``."""
-    if is_ones(values):
-        return np.bincount(codes, minlength=count)
-    least, greatest = least_and_greatest(values)
-    # np.bincount adds in floats: exact, as no sum on the way leaves the integers that floats hold.
-    if max(-least, greatest) * len(codes) < EXACT_FLOATS:
-        return np.bincount(codes, values, count).astype(np.int64)
-    upper, lower = np.bincount(codes, values >> 32, count), np.bincount(codes, values & 0xFFFFFFFF, count)
-    return (upper.astype(np.int64) << 32) + lower.astype(np.int64)
 
 
 def boundaries(keys: Keys) -> Index:

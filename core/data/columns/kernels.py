@@ -59,7 +59,7 @@ class Keys:
 
     def take(self, index: Index) -> Keys:
         """Return the keys at these positions."""
-        return Keys(self.first[index], None if self.second is None else self.second[index])
+        return Keys(self.first.take(index), None if self.second is None else self.second.take(index))
 
     def cut(self, start: int, end: int) -> Keys:
         """Return the keys from one position to another, by reference."""

@@ -124,9 +124,11 @@ def additions(
         of_column = {id(column): _rows_of(column, rows) for column in columns}
         chosen = [of_column[id(column)] for column in columns]
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        return contributions(parts, chosen, ones(count) if are_ones else diffs[rows])
+        added = contributions(parts, chosen, ones(count) if are_ones else diffs[rows])
+        del added[LENGTH]
+        return added
 
-    return groups.sums_by_block(of_rows)
+    return {LENGTH: groups.sums(diffs), **groups.sums_by_block(of_rows)}
 
 
 def _rows_of(column: AnyColumn, rows: slice | Index) -> AnyColumn:

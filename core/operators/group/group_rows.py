@@ -127,7 +127,7 @@ def change_of(keys: Keys, sums: tuple[Sums, Sums], existed: Mask, exist: Mask) -
 
 
 def _taken(column: Ints, positions: Index) -> Ints:
-    return column if len(positions) == len(column) else column[positions]
+    return column if len(positions) == len(column) else column.take(positions)
 
 
 def unchanged(change: Change, columns: Sequence[AnyColumn]) -> Mask | None:

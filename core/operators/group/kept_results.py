@@ -43,7 +43,7 @@ class _Results:
 
     def at(self, places: Index, name: str, dtype: pl.DataType) -> pl.Series:
         """Return the results at these places as a column."""
-        column, is_null = pl.Series(name, self.values[places], dtype), self.is_null[places]
+        column, is_null = pl.Series(name, self.values.take(places), dtype), self.is_null.take(places)
         return column.set(pl.Series(is_null), None) if is_null.any() else column
 
     def replaced(self, places: Index, others: _Results) -> _Results:
