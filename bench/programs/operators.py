@@ -68,10 +68,16 @@ def alike(
 
 
 def aggregated(
-    *aggregates: pl.Expr, by: Sequence[str] = ("key",), of_changes: Evaluated | None = None
+    *aggregates: pl.Expr,
+    by: Sequence[str] = ("key",),
+    more: Mapping[str, pl.Expr] | None = None,
+    of_changes: Evaluated | None = None,
 ) -> Operator:
-    """Return a grouping by key columns."""
-    return alike(lambda rows, _: rows.group_by(*by).agg(*aggregates), of_changes=of_changes)
+    """Return a grouping by key columns, of rows with ``more`` columns, made of those that there are."""
+    return alike(
+        lambda rows, _: (rows.with_columns(**more) if more else rows).group_by(*by).agg(*aggregates),
+        of_changes=of_changes,
+    )
 
 
 def net_rows(changes: pl.LazyFrame) -> pl.LazyFrame:
@@ -133,6 +139,13 @@ def merge_as_sessions(windows: pl.DataFrame) -> pl.DataFrame:
 
 
 VALUE, AMOUNT, DIFF = pl.col("value"), pl.col("amount"), pl.col("_diff")
+MORE = {
+    "name": VALUE.cast(pl.String),
+    "price": AMOUNT.cast(pl.Decimal(18, 2)),
+    "region": "region " + (pl.col("group") % 20).cast(pl.String),
+}
+"""Texts and decimals, which both make of numbers; a column that nobody reads is made by neither."""
+
 COUNT, SUM, MEAN = pl.len().alias("n"), AMOUNT.sum().alias("total"), AMOUNT.mean().alias("mean")
 
 OPERATORS: dict[str, Operator] = {
@@ -143,6 +156,10 @@ OPERATORS: dict[str, Operator] = {
     "std": aggregated(AMOUNT.std()),
     "max of integers": aggregated(VALUE.max()),
     "max of floats": aggregated(AMOUNT.max()),
+    "max of texts": aggregated(pl.col("name").max(), more=MORE),
+    "max of decimals": aggregated(pl.col("price").max(), more=MORE),
+    "last text": aggregated(pl.col("name").sort_by("at", "name").last(), more=MORE),
+    "count by few texts": aggregated(COUNT, by=("region",), more=MORE),
     "first by": Operator(
         lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
         lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),

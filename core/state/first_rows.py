@@ -23,7 +23,7 @@ from .spine import Spine
 FEW = 256
 """So few rows are not compared with each other before they are sorted."""
 
-TEXTS = (pl.String, pl.Binary)
+SCANNED = (pl.String, pl.Binary, pl.Decimal, pl.Int128, pl.UInt128)
 """Types without order words whose greatest and least values polars finds in a pass."""
 
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -37,7 +37,7 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -
     """
     assert int(delta.diffs.min()) > 0, "rows are kept apart only where none is retracted"
     layout = spine.layout
-    if spine.keeps_first and _are_texts(layout, delta.frame):
+    if spine.keeps_first and _are_scanned(layout, delta.frame):
         groups, first = _first_values(keys, delta.frame, layout.order[0])
         return _replaced(spine, groups.keys, frame_of([first]))
     frame = _reaching_rows(spine, keys, delta, count)
@@ -59,22 +59,25 @@ def first_rows_moved(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -
     )
 
 
-def _are_texts(layout: Layout, rows: pl.DataFrame) -> bool:
-    """Return whether these are many rows of one text each, none of them null."""
+def _are_scanned(layout: Layout, rows: pl.DataFrame) -> bool:
+    """Return whether these are many rows of one such value each, none of them null."""
     name = layout.order[0].column
-    is_text = len(layout.payload) == 1 and layout.payload[name] in TEXTS
-    return is_text and rows.height > FEW and not rows.get_column(name).has_nulls()
+    is_one = len(layout.payload) == 1 and layout.payload[name] in SCANNED
+    return is_one and rows.height > FEW and not rows.get_column(name).has_nulls()
 
 
 def _reaching_rows(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -> pl.DataFrame:
     """Return the rows of a change that may be among the first ones of their key, and a few more."""
-    layout = spine.layout
-    order = layout.order[0]
-    if has_order_word(layout.payload[order.column]):
-        looked_at = delta.frame_with(dict.fromkeys((*keys.names, order.column)))
+    order = spine.layout.order[0]
+    dtype = spine.layout.payload[order.column]
+    looked_at = delta.frame_with(dict.fromkeys((*keys.names, order.column)))
+    if has_order_word(dtype):
         rows = _reaching(spine, keys, looked_at, order, count)
-        return (delta if len(rows) == len(delta) else delta.take(rows)).frame
-    return first_among(keys, delta.frame, order, count)
+    elif dtype in SCANNED and not keys.names and not looked_at.get_column(order.column).has_nulls():
+        rows = _scanned(spine, keys, looked_at, order, count)
+    else:
+        return first_among(keys, delta.frame, order, count)
+    return (delta if len(rows) == len(delta) else delta.take(rows)).frame
 
 
 def _replaced(spine: Spine, keys: Keys, first: pl.DataFrame) -> Run:
@@ -95,8 +98,8 @@ def _replaced(spine: Spine, keys: Keys, first: pl.DataFrame) -> Run:
 
 
 def first_of_each(keys: KeyColumns, frame: pl.DataFrame, layout: Layout) -> pl.DataFrame | None:
-    """Return the first row of each key of many rows that are one text each, None for others."""
-    if not _are_texts(layout, frame):
+    """Return the first row of each key of many rows that are one text each, or the like; None for others."""
+    if not _are_scanned(layout, frame):
         return None
     groups, first = _first_values(keys, frame, layout.order[0])
     column = frame.get_column(first.name)
@@ -115,7 +118,7 @@ def first_among(keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int)
         return frame
     if has_order_word(column.dtype):
         words = _words(column, order)
-    elif column.dtype not in TEXTS:
+    elif column.dtype not in SCANNED:
         return frame
     elif count == 1 and not column.has_nulls():
         groups, first = _first_values(keys, frame, order)
@@ -168,6 +171,26 @@ def _reaching_all(
     reaching = words[rows]
     bound: np.int64 = np.partition(reaching, count - 1)[count - 1]
     return rows[reaching <= bound]
+
+
+def _scanned(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> Index:
+    """Return the same for rows that all have one key, by values without order words, none of them null."""
+    column = frame.get_column(order.column)
+    rows = np.arange(len(column))
+    held = first_rows(spine, keys.words(frame.head(1)), count)
+    last = held.payload.get_column(order.column).tail(1)
+    if int(held.diffs.sum()) >= count and not last.has_nulls():
+        rows = _not_after(column, last, order)
+        column = column[rows]
+    if len(rows) <= count:
+        return rows
+    first = column.top_k(count) if order.descending else column.bottom_k(count)
+    return rows[_not_after(column, first.sort(descending=order.descending).tail(1), order)]
+
+
+def _not_after(column: pl.Series, bound: pl.Series, order: Order) -> Index:
+    """Return the places of the values that do not come after a bound, a column of one value."""
+    return np.flatnonzero((column >= bound if order.descending else column <= bound).to_numpy())
 
 
 def _words(column: pl.Series, order: Order) -> Ints:

@@ -95,6 +95,62 @@ def test_a_range_in_order_groups_as_a_sort_does(least: int, batches: list[list[i
             assert groups.greatest(values).tolist() == sorted_groups.greatest(values).tolist()
 
 
+FEW_WORDS = st.lists(
+    st.sampled_from([1, 2, 2**16 + 1, 2**48, 2**63 + 2**48, 2**64 - 1]) | st.integers(0, 2**64 - 1),
+    min_size=1,
+    max_size=5,
+    unique=True,
+)
+
+
+@given(few=FEW_WORDS, chosen=st.lists(st.integers(0, 99), min_size=1, max_size=60), has_second=st.booleans(), collide=st.booleans())  # fmt: skip
+def test_few_keys_are_grouped_as_by_a_sort(
+    few: list[int], chosen: list[int], has_second: bool, collide: bool
+) -> None:
+    first = np.array([few[number % len(few)] for number in chosen], np.uint64)
+    second = (first + np.uint64(7)) * np.uint64(3) + (np.arange(len(first)) % 2).astype(np.uint64) * collide
+    keys = Keys(first, second.astype(np.uint64) if has_second else None)
+    with patch.multiple(grouping, FROM_KEYS=1, SAMPLED=len(first), FEW_KEYS=len(few)):
+        counted = grouping._few_groups(keys)
+    by_sort = grouping._sorted_groups(keys)
+    if counted is None:
+        return
+    values = np.arange(len(first)) ** 2 - 50
+    for one, other in ((counted.keys.first, by_sort.keys.first), (counted.keys.seconds(), by_sort.keys.seconds())):  # fmt: skip
+        assert one.tolist() == other.tolist()
+    assert counted.order.tolist() == by_sort.order.tolist()
+    assert counted.starts.tolist() == by_sort.starts.tolist()
+    assert counted.first_entries.tolist() == by_sort.first_entries.tolist()
+    assert counted.sums(values << 58).tolist() == by_sort.sums(values << 58).tolist()
+
+
+@pytest.mark.parametrize("count", [300, 70_000])
+def test_entries_are_in_the_order_of_many_groups(count: int) -> None:
+    keys = Keys(words([number % count for number in range(2 * count)], 0))
+    groups = group(keys)
+    assert isinstance(groups, DenseGroups)
+    assert np.array_equal(groups.order, grouping._sorted_groups(keys).order)
+
+
+@pytest.mark.parametrize("rare", [0, 5])
+@pytest.mark.parametrize("has_second", [False, True])
+def test_many_rows_of_few_keys_are_counted(rare: int, has_second: bool) -> None:
+    random = np.random.default_rng(1)
+    words_of_keys = random.integers(0, 2**64, 40 + rare, np.uint64)
+    first = words_of_keys[random.integers(0, 40, 30_000)]
+    first[random.choice(30_000, rare, replace=False)] = words_of_keys[40:]
+    keys = Keys(first, first * np.uint64(9) if has_second else None)
+    groups = group(keys)
+    assert isinstance(groups, DenseGroups)
+    assert groups.keys.first.tolist() == grouping._sorted_groups(keys).keys.first.tolist()
+    many = Keys(random.integers(0, 2**64, 30_000, np.uint64), first)
+    assert not isinstance(group(many), DenseGroups)
+    if has_second:
+        second = first.copy()
+        second[17] += np.uint64(1)
+        assert not isinstance(group(Keys(first, second)), DenseGroups)
+
+
 def test_a_range_is_sorted_when_it_is_needed_again() -> None:
     dense._range_order.cache_clear()
     order = range_order(100, 40_000)

@@ -97,6 +97,35 @@ def test_rows_that_differ_only_in_lists_have_one_order(epochs: list[list[tuple[i
         assert_frame_equal(one, other)
 
 
+@settings(max_examples=settings().max_examples // 2)
+@given(data=st.data(), dtype=st.sampled_from([pl.String, pl.Decimal(38, 2)]), count=st.integers(1, 3), order=st.fixed_dictionaries({"descending": st.booleans(), "nulls_last": st.booleans()}))  # fmt: skip
+def test_the_first_of_all_rows_by_values_without_words_are_those_of_all(
+    data: st.DataObject, dtype: Any, count: int, order: dict[str, bool]
+) -> None:
+    row = st.tuples(st.integers(0, 2), st.just("a"), st.sampled_from(TYPES[dtype]))
+    last = st.tuples(st.integers(0, 2), st.just("a"), st.sampled_from([*TYPES[dtype], None]))
+    batch = st.lists(row, min_size=2, max_size=8) | st.lists(last, min_size=1)
+    views = []
+    epochs = data.draw(st.lists(batch, max_size=4))
+    for kind in ("append", "diffs"):
+        engine = ec.Engine()
+        views.append(declared(engine, kind, dtype, count=count, keys=(), **order))
+        for rows in epochs:
+            schema = {"k": pl.Int64, "t": pl.String, "x": dtype}
+            engine.push("rows", pl.DataFrame(rows, schema, orient="row"))
+    for one, other in zip(*map(deltas, views), strict=True):
+        assert_frame_equal(one, other)
+
+
+@pytest.mark.parametrize("nulls_last", [False, True])
+def test_a_null_is_no_bound_for_texts(nulls_last: bool) -> None:
+    engine = ec.Engine()
+    view = declared(engine, "append", pl.String, count=1, keys=(), nulls_last=nulls_last)
+    for texts in ([None], ["b", "a", "c"], ["d", "a", "0"]):
+        engine.push("rows", {"k": [1] * len(texts), "t": ["t"] * len(texts), "x": texts})
+    assert view.read()["x"].to_list() == ["0" if nulls_last else None]
+
+
 def entries(engine: ec.Engine) -> list[int]:
     nodes = engine._running.current().circuit.nodes
     return [node.operator.spine.entries for node in nodes if isinstance(node.operator, Arrange)]

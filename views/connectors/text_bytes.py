@@ -57,7 +57,7 @@ def _has_texts(column: pl.Series) -> bool:
 def _is_no_text(column: pl.Series) -> bool:
     """Return whether a value of the column is not UTF-8; the bytes behind nulls do not matter."""
     if column.dtype == pl.Categorical:
-        column = column.cast(pl.String)
+        column = column.unique().cast(pl.String)
     if column.dtype != pl.String:
         return False
     if len(column) > FEW:

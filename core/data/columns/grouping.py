@@ -37,8 +37,22 @@ DENSE_BELOW = 1 << 22
 BLOCK = 1 << 15
 """About so many entries are summed up at a time where their values are computed for it: these stay in the caches."""
 
+FEW_KEYS = 1 << 8
+"""Up to so many different keys are distinguished by 16 bits of their words."""
+
+FROM_KEYS = 1 << 12
+"""Fewer entries than this are sorted: that takes less than a look at a sample of them."""
+
+SAMPLED = 1 << 8
+"""So many keys are looked at before all of them are; if at most one in four is another one, all may be few."""
+
+WINDOWS = tuple(map(np.uint64, (48, 32, 16, 0)))
+"""The places of 16 bits in a word by which few keys are distinguished, the first of them that does it."""
+
 RUN = 1 << 10
 """Words are merged if they ascend over stretches of this length on average, as the words of merged runs do."""
+
+LOW_16 = np.uint64(0xFFFF)
 
 SWAPS = 16
 """How many passes swap neighbours that are out of order before the words are sorted in another way."""
@@ -176,7 +190,9 @@ class DenseGroups(Groups):
     @cached_property
     def order(self) -> Index:
         """Return the positions of the entries, group by group."""
-        return np.argsort(self.numbers, kind="stable")
+        # Numbers of 16 bits are sorted by counting.
+        kind = np.uint16 if len(self) <= 1 << 16 else np.intp
+        return np.argsort(self.numbers.astype(kind, copy=False), kind="stable")
 
     @property
     def numbers(self) -> Index:
@@ -217,26 +233,26 @@ def group_columns(columns: Sequence[AnyColumn], height: int) -> Groups:
     """Bring equal keys in these columns together: ``group`` of their ``key_words``."""
     if is_one_word([column.dtype for column in columns]):
         return group_column(columns[0])
-    return _sorted_groups(key_words(columns, height))
+    return _hashed_groups(key_words(columns, height))
 
 
 def group_column(column: AnyColumn) -> Groups:
     """Bring equal keys in a column of one-word keys together."""
     if column.has_nulls():
-        return _sorted_groups(key_words([column], len(column)))
+        return _hashed_groups(key_words([column], len(column)))
     integers = physical(column)
-    return _dense_groups(integers) or _sorted_groups(Keys(integers.view(np.uint64) * SPREAD))
+    return _dense_groups(integers) or _hashed_groups(Keys(integers.view(np.uint64) * SPREAD))
 
 
 def group(keys: Keys) -> Groups:
     """Bring equal keys together; equal ones stay in the order in which they came.
 
     Cost: one sort of words; of both words only where the first ones collide. Integers that lie close together
-    are counted instead.
+    are counted instead, and so are few different keys.
     """
     if keys.second is not None or len(keys) >= DENSE_BELOW:
-        return _sorted_groups(keys)
-    return _dense_groups(integers_of(keys.first)) or _sorted_groups(keys)
+        return _hashed_groups(keys)
+    return _dense_groups(integers_of(keys.first)) or _hashed_groups(keys)
 
 
 def group_stretches(keys: Keys) -> Groups:
@@ -248,6 +264,50 @@ def group_stretches(keys: Keys) -> Groups:
     if keys.second is None and len(keys) < DENSE_BELOW and are_close(keys.first[:SAMPLE], len(keys)):
         groups = _dense_groups(integers_of(keys.first))
     return groups or _grouped(keys, *_stable_order(keys.first))
+
+
+def _hashed_groups(keys: Keys) -> Groups:
+    return _few_groups(keys) or _sorted_groups(keys)
+
+
+def _few_groups(keys: Keys) -> DenseGroups | None:
+    """Return the groups of keys few of which are different, by counting; None if they seem to be more, or words collide."""
+    words = keys.first
+    if not FROM_KEYS <= len(words) < DENSE_BELOW:
+        return None
+    few = np.unique(words[:: len(words) // SAMPLED])
+    if 4 * len(few) > SAMPLED:
+        return None
+    codes = _codes_among(few, words)
+    if codes is None:
+        return None
+    others = np.flatnonzero(few.take(codes) != words)
+    if len(others):
+        # Keys that are not in the sample are rare.
+        few = np.union1d(few, words[others])
+        codes = _codes_among(few, words) if len(few) <= FEW_KEYS else None
+        if codes is None:
+            return None
+    counts = np.bincount(codes, minlength=len(few))
+    second = None
+    if keys.second is not None:
+        second = np.zeros(len(few), np.uint64)
+        second[codes] = keys.second
+        if (second.take(codes) != keys.second).any():
+            return None
+    return DenseGroups(codes, np.arange(len(few)), counts, Keys(few, second))
+
+
+def _codes_among(few: Words, words: Words) -> Index | None:
+    """Return the place of each word among a few ascending ones, and any place of another word; None if no 16 bits distinguish these."""
+    for window in WINDOWS:
+        bits = (few >> window & LOW_16).view(np.int64)
+        place_of = np.zeros(1 << 16, np.intp)
+        place_of[bits] = np.arange(len(few))
+        if (place_of[bits] == np.arange(len(few))).all():
+            places: Index = place_of.take((words >> window & LOW_16).view(np.int64))
+            return places
+    return None
 
 
 def _sorted_groups(keys: Keys) -> Groups:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from .nulls import nulls_in
+from .nulls import nulls_as, nulls_in
 from .polars_versions import MAP, is_map, of_arrow
 from .whole_columns import Ints, physical
 
@@ -234,8 +234,27 @@ def _sums(items: Words, starts: Ints, counts: Ints) -> Words:
 
 
 def _printed(column: pl.Series) -> Value:
-    """Return the words of a column's texts, for types without words of their own, as categories and 128-bit integers."""
+    """Return the words of a column's texts, for types without words of their own, as 128-bit integers."""
     return _bytes(column.cast(pl.String))
+
+
+def _categories(column: pl.Series) -> Value:
+    """Return the words of the texts of categories, each of which is read once."""
+    if len(column) <= FEW_TEXTS:
+        return _printed(column)
+    rows = np.flatnonzero(~nulls_in(column)) if column.has_nulls() else np.arange(len(column))
+    codes = nulls_as(0, column.to_physical()).to_numpy().astype(np.intp)
+    most = int(codes.max())
+    if most > len(column):  # The codes of all categories of a process are counted together.
+        return _printed(column)
+    row_of = np.full(most + 1, -1)
+    row_of[codes[rows]] = rows
+    used = np.flatnonzero(row_of >= 0)
+    both = np.zeros(most + 1, np.uint64), np.zeros(most + 1, np.uint64)
+    own, further = _bytes(column[row_of[used]].cast(pl.String))
+    both[0][used] = own
+    both[1][used] = 0 if further is None else further
+    return both[0].take(codes), both[1].take(codes)
 
 
 def _bytes(column: pl.Series) -> Value:
@@ -416,5 +435,6 @@ _OF_TYPE: dict[type, Callable[[pl.Series], Value]] = {
     pl.List: _list,
     pl.Array: _array,
     pl.Null: _nothing,
+    **dict.fromkeys((pl.Categorical, pl.Enum), _categories),
     **({} if MAP is None else {MAP: _map}),
 }
