@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from ..data.clock import Now
+from ..data.columns.comparisons import differ
 from ..data.columns.directory import entries_among
 from ..data.columns.grouping import Groups, group
 from ..data.columns.json_texts import shown_row
@@ -18,8 +19,11 @@ from ..data.columns.kernels import (
     Ints,
     Keys,
     Mask,
+    at,
     gather,
     has_floats,
+    keep,
+    key_words,
     stack,
     with_plain_zeros,
 )
@@ -29,7 +33,7 @@ from ..data.errors import RetractionError
 from ..data.tags import tagged
 from ..state.ledger import Ledger as Ledger
 from ..state.ledger import Refused as Refused
-from ..state.lookup import first_rows
+from ..state.lookup import KeyRows, first_rows
 from ..state.marked_rows import is_compared
 from ..state.operator_contract import KeyedOperator, Operator
 from ..state.partitioning import KeyColumns
@@ -204,19 +208,53 @@ class Upsert(KeyedOperator):
         if not len(delta):
             return self._nothing
         groups = group(self._keys.words_of(delta))
-        last = np.maximum.reduceat(groups.order, groups.starts)
+        last = groups.last_entries
         stands = delta.diffs[last] > 0
         before = first_rows(self.spine, groups.keys, 1)
-        after = gather(delta.rows, np.sort(last[stands]))
-        missing = np.setdiff1d(np.flatnonzero(~stands), before.owners)
-        missing = missing[~_came_just_before(groups, delta.diffs, missing)]
-        if len(missing):
-            rows = gather(delta.frame, last[missing])
-            self._ledger.stage(Refused(now.epoch, self._source, "deletion of a key that is not there", rows))
-        diffs = np.concatenate((-before.diffs, np.ones(after.height, np.int64)))
-        change = Delta.of(stack([before.payload, after]), diffs).consolidate()
+        if not stands.all():
+            self._refuse_missing(now, delta, groups, np.setdiff1d(np.flatnonzero(~stands), before.owners))
+        change = self._change(delta, last, stands, before)
         self.spine.stage(run_of_rows(self.spine.layout, self._keys, change.frame))
         return change
+
+    def _refuse_missing(self, now: Now, delta: Delta, groups: Groups, missing: Index) -> None:
+        """Refuse the deletions that are the last change of these keys, which had no row."""
+        missing = missing[~_came_just_before(groups, delta.diffs, missing)]
+        if len(missing):
+            rows = gather(delta.frame, groups.last_entries[missing])
+            self._ledger.stage(Refused(now.epoch, self._source, "deletion of a key that is not there", rows))
+
+    def _change(self, delta: Delta, last: Index, stands: Mask, before: KeyRows) -> Delta:
+        """Return minus the rows before the epoch, plus the last ones of keys that are not deleted; a row that stays is in neither."""
+        is_kept = np.zeros(len(delta), np.bool_)
+        is_kept[last[stands]] = True
+        after = gather(delta.rows, np.flatnonzero(is_kept))
+        replaced = np.flatnonzero(stands[before.owners])
+        place = np.cumsum(is_kept) - 1
+        replacing = place[last[before.owners[replaced]]]
+        is_same = _are_equal(before.payload, replaced, after, replacing)
+        gone, come = np.ones(before.payload.height, np.bool_), np.ones(after.height, np.bool_)
+        gone[replaced[is_same]] = come[replacing[is_same]] = False
+        rows = stack([keep(before.payload, gone), keep(after, come)])
+        diffs = np.ones(rows.height, np.int64)
+        diffs[: np.count_nonzero(gone)] = -1
+        return Delta.of(rows, diffs, is_consolidated=True)
+
+
+def _are_equal(ones: pl.DataFrame, its: Index, others: pl.DataFrame, theirs: Index) -> Index:
+    """Return which of these pairs of rows, given by their positions in two frames, are equal. Cost: the columns up to the first difference."""
+    pairs = np.arange(len(its))
+    for column in ones.get_columns():
+        if not len(pairs):
+            break
+        one, other = at(column, its[pairs]), at(others.get_column(column.name), theirs[pairs])
+        if column.dtype.is_nested():
+            words, other_words = key_words([one], len(pairs)), key_words([other], len(pairs))
+            is_same = (words.first == other_words.first) & (words.seconds() == other_words.seconds())
+        else:
+            is_same = ~differ(one, other)
+        pairs = pairs[is_same]
+    return pairs
 
 
 def _came_just_before(groups: Groups, diffs: Ints, numbers: Index) -> Mask:

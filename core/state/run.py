@@ -20,7 +20,7 @@ from ..data.columns.order_words import has_order_word, order_words
 from ..data.columns.sorting import sorted_by
 from ..data.schema import DIFF, Order, empty_frame
 from ..data.tags import tagged
-from .entry_order import entry_order
+from .entry_order import entry_order, order_by_key
 from .partitioning import KeyColumns
 from .row_words import DeferredWords, RowWords, has_nulls
 
@@ -336,8 +336,10 @@ def _run_of_values(
 ) -> Run:
     """Return what ``make_run`` does of rows in the order of all their values, none of them null: equal rows have the same order words."""
     columns = [payload.get_column(order.column) for order in layout.order]
-    descending = [*(False for _ in keys.words()), *(order.descending for order in layout.order)]
-    entries = sorted_by([*keys.words(), *columns], descending)
+    descending = [order.descending for order in layout.order]
+    entries = order_by_key(
+        keys, lambda words: sorted_by([*words, *columns], [*(False for _ in words), *descending])
+    )
     keys = keys.take(entries)
     differs = differing(keys)
     for column in columns:

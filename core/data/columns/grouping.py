@@ -122,6 +122,12 @@ class Segments:
         return self.order if len(self.starts) == len(self.order) else self.order[self.starts]
 
     @property
+    def last_entries(self) -> Index:
+        """Return the entry with which each segment ends."""
+        last: Index = self.order[np.append(self.starts[1:], len(self.order)) - 1]
+        return last
+
+    @property
     def numbers(self) -> Index:
         """Return the number of the segment of each entry."""
         numbers = np.empty(len(self.order), np.intp)
@@ -212,6 +218,13 @@ class DenseGroups(Groups):
         first = np.zeros(len(self.counts), np.intp)
         first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
         return first[self.used]
+
+    @property
+    def last_entries(self) -> Index:
+        """Return the last entry of each group."""
+        last = np.zeros(len(self.counts), np.intp)
+        last[self.codes] = np.arange(len(self.codes))
+        return last[self.used]
 
 
 def boundaries(keys: Keys) -> Index:
