@@ -9,7 +9,8 @@ import polars as pl
 
 from ..data.clock import Now
 from ..data.columns.grouping import Groups, boundaries, group
-from ..data.columns.kernels import Index, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
+from ..data.columns.kernels import Index, Ints, Keys, Mask, gather, keep, key_words, stack, with_plain_zeros
+from ..data.columns.whole_columns import ones
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order, with_diff
 from ..data.tags import tagged
@@ -65,7 +66,7 @@ class SequencedUpsert(KeyedOperator):
         contest = self._contested(delta, groups, before, owners)
         first = boundaries(contest.keys)
         stood = contest.sums.get(STOOD, np.zeros(len(contest), np.int64))[first] > 0
-        self._count(groups, ~stood)
+        self._count(groups, groups.sums(ones(len(delta))), ~stood)
         gone, come = keep(before, ~stood[owners]), gather(contest.payload, first[~stood])
         self._stage(self.deletions, keep(gone, _are_deletions(gone)), keep(come, _are_deletions(come)))
         change = self._stage(self.spine, keep(gone, ~_are_deletions(gone)), keep(come, ~_are_deletions(come)))
@@ -104,10 +105,9 @@ class SequencedUpsert(KeyedOperator):
         sums = {DIFF: np.ones(changes.height, np.int64), STOOD: stood}
         return make_run(self._contest, Keys(np.concatenate(numbered).astype(np.uint64)), changes, sums, rows)
 
-    def _count(self, groups: Groups, is_new: Mask) -> None:
-        """Stage the number of superseded changes of each key."""
-        came = np.diff(groups.starts, append=len(groups.order))
-        lost = came - is_new
+    def _count(self, groups: Groups, changes: Ints, is_new: Mask) -> None:
+        """Stage the number of superseded changes of each key, given how many it has."""
+        lost = changes - is_new
         if lost.any():
             self.superseded.stage(run_of_groups(groups, pl.DataFrame(), {SUPERSEDED: lost}))
 

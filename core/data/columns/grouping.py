@@ -196,9 +196,7 @@ class DenseGroups(Groups):
     @cached_property
     def order(self) -> Index:
         """Return the positions of the entries, group by group."""
-        # Numbers of 16 bits are sorted by counting.
-        kind = np.uint16 if len(self) <= 1 << 16 else np.intp
-        return np.argsort(self.numbers.astype(kind, copy=False), kind="stable")
+        return order_of_numbers(self.numbers)
 
     @property
     def numbers(self) -> Index:
@@ -225,6 +223,16 @@ class DenseGroups(Groups):
         last = np.zeros(len(self.counts), np.intp)
         last[self.codes] = np.arange(len(self.codes))
         return last[self.used]
+
+
+def order_of_numbers(numbers: Index) -> Index:
+    """Return the stable order of the numbers of groups, fewer than ``DENSE_BELOW``: each is sorted with its position, by value."""
+    bits = len(numbers).bit_length()
+    packed = numbers << bits
+    packed |= np.arange(len(numbers))
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
 
 
 def boundaries(keys: Keys) -> Index:
