@@ -304,7 +304,9 @@ def _few_groups(keys: Keys) -> DenseGroups | None:
         return None
     others = np.flatnonzero(few.take(codes) != words)
     if len(others):
-        # Keys that are not in the sample are rare.
+        # Keys that are not in the sample are rare where keys are few.
+        if len(others) > len(words) >> 4:
+            return None
         few = np.union1d(few, words[others])
         codes = _codes_among(few, words) if len(few) <= FEW_KEYS else None
         if codes is None:
