@@ -43,6 +43,16 @@ def test_bytes_that_are_no_text_change_nothing(kind: str) -> None:
     assert view.read().height == 2
 
 
+def test_a_category_that_is_no_text_is_found_in_the_first_of_many_rows() -> None:
+    indices = np.zeros(20_000, np.int32)
+    indices[17_001] = indices[18_000] = 2
+    column = pl.from_arrow(pa.DictionaryArray.from_arrays(pa.array(indices), BAD))
+    assert isinstance(column, pl.Series)
+    with pytest.raises(ec.InputError, match="column 'x' holds bytes in row 17001 that are not UTF-8"):
+        require_utf8("source 's'", column.alias("x").to_frame())
+    require_utf8("source 's'", column.alias("x").head(17_001).to_frame())
+
+
 def test_all_other_text_passes() -> None:
     texts = pl.Series("x", ["", "é", "𝄞" * 20, "\x00", None, "\ufffd"])
     frame = pl.DataFrame(
