@@ -160,9 +160,17 @@ def places_of(tree: ast.Module) -> list[tuple[str, ast.AST]]:
 
 
 def mutants(called: Iterable[CodeType], at_most: int, seed: int) -> list[Mutant]:
-    """So many faults, drawn from all that could be in these functions."""
+    """So many faults, drawn from all that could be in these functions.
+
+    A function within another one changes with that one, so both have to be called: one that a decorator has made, when its module was
+    imported, would stay as it is.
+    """
     qualified: dict[Path, set[str]] = {}
-    for code in called:
+    every = tuple(called)
+    whole = {(code.co_filename, code.co_qualname) for code in every}
+    for code in every:
+        if (code.co_filename, code.co_qualname.split(".<locals>")[0]) not in whole:
+            continue
         names = code.co_qualname.replace(".<locals>", "").split(".<")[0]
         qualified.setdefault(Path(code.co_filename).resolve(), set()).add(names)
     possible = [
