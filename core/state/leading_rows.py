@@ -14,7 +14,7 @@ import polars as pl
 
 from ..data.columns.comparisons import differ
 from ..data.columns.kernels import Index, Keys, Mask, gather, key_words, stack
-from ..data.schema import Order, empty_frame
+from ..data.schema import DIFF, Order, empty_frame
 from .key_rows import KeyRows
 from .run import Layout, Run
 from .spine import Spine
@@ -62,6 +62,7 @@ def _leading(spine: Spine, runs: Iterable[Run], keys: Keys) -> KeyRows:
         spine.touched += len(owners)
         if not len(owners):
             continue
+        assert (run.sums[DIFF].take(lower[owners]) > 0).all(), "a row that comes first in a run was added"
         own_rows = gather(run.payload, lower[owners])
         earlier = entry[owners]
         entry[owners] = rows.height + np.arange(len(owners))
