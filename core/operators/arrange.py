@@ -67,14 +67,19 @@ class Arrange(KeyedOperator):
     @property
     def kept_sums(self) -> tuple[str, ...]:
         """Return a mark where not all rows are held, so that nobody takes the state for one that has them."""
-        if self._first is not None:
-            return (f"first {self._first} rows",)
-        return () if self.holds_rows else ("no rows",)
+        if not self.holds_rows:
+            return ("no rows",)
+        return self._marks_of_first
 
     @property
     def read_sums(self) -> tuple[tuple[str, ...], ...]:
-        """Return that a state with all rows, of an earlier version, is read where not all are held."""
-        return () if self.holds_rows and self._first is None else ((),)
+        """Return that a state with more rows, of an earlier version, is read where not all are held."""
+        with_more = dict.fromkeys([(), self._marks_of_first])
+        return tuple(marks for marks in with_more if marks != self.kept_sums)
+
+    @property
+    def _marks_of_first(self) -> tuple[str, ...]:
+        return () if self._first is None else (f"first {self._first} rows",)
 
     @property
     def lacks_nulls_in(self) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ import evercurrent as ec
 from edge_values import VALUES
 from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
-from evercurrent.core.operators.group.ranked_states import METHODS, Ranks
+from evercurrent.core.operators.group.ranked_states import METHODS, RANKED, Ranks
 from evercurrent.core.state import row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows
@@ -32,7 +32,7 @@ QUANTILES: list[tuple[Any, float]] = some_of(
 )
 """Methods with quantiles: each of both; that ranks are those of polars is a law of its own, for all of them."""
 
-NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype.is_numeric()]
+NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype in RANKED]
 
 
 @cache

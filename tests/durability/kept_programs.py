@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,51 @@ def push_functions(engine: ec.Engine, epoch: int) -> None:
     )
 
 
+# First rows by decimals, which were kept as rows
+
+
+def declare_decimals(engine: ec.Engine) -> None:
+    """Views of first rows by decimals, alone and beside those by numbers, of sources that retract and that do not."""
+    columns: dict[str, Any] = {
+        "k": pl.Int64, "x": pl.Int64, "price": pl.Decimal(18, 2), "wide": pl.Decimal(38, 4), "flag": pl.Boolean,
+        "at": pl.Datetime("us"),
+    }  # fmt: skip
+    x, price, wide = pl.col("x"), pl.col("price"), pl.col("wide")
+    for kind in ("append", "diffs"):
+        rows = engine.source(
+            kind, columns, kind=kind, event_time="at", watermark=ec.bounded_delay("5m"),  # type: ignore[arg-type]
+        )  # fmt: skip
+        engine.view(f"{kind}: prices", rows.group_by("k").agg(price.max()))
+        engine.view(f"{kind}: two", rows.group_by("k").agg(price.min(), x.max(), most=wide.max(), n=pl.len()))
+        engine.view(
+            f"{kind}: chosen", rows.group_by("flag").agg(price.filter(x > 4).max(), wide.sort_by("x").first())
+        )
+        engine.view(f"{kind}: sorted", rows.group_by("k").agg(x.sort_by(wide, descending=True).first()))
+        engine.view(f"{kind}: all", rows.group_by().agg(price.max(), wide.min()))
+        engine.view(f"{kind}: first", rows.group_by("k").top_k(1, by="price"))
+        windows = rows.window(ec.fixed("10m")).lateness("10m")
+        engine.view(f"{kind}: windows", windows.group_by("k").agg(price.max(), x.min()))
+
+
+def push_decimals(engine: ec.Engine, epoch: int) -> None:
+    """One of the epochs of ``declare_decimals``. The last ones touch some groups only."""
+    chosen = range(24) if epoch < 3 else range(0, 24, 5)
+    price = {row: (row * 37 + epoch * 11) % 50 - 25 for row in chosen}
+    rows = {
+        "k": [row % 7 for row in chosen],
+        "x": [(row * 5 + epoch) % 9 for row in chosen],
+        "price": [None if row == 11 else Decimal(cents).scaleb(-2) for row, cents in price.items()],
+        "wide": [Decimal(cents * 10**20 + row).scaleb(-4) for row, cents in price.items()],
+        "flag": [row % 3 == 0 for row in chosen],
+        "at": [NOON + timedelta(minutes=7 * epoch + row % 5) for row in chosen],
+    }
+    gone = {name: [values[-1]] for name, values in rows.items()}
+    with engine.epoch():
+        engine.push("append", rows)
+        engine.push("diffs", {**rows, "_diff": [1] * len(chosen)})
+        engine.push("diffs", {**gone, "_diff": [-1]})
+
+
 STATES = KeptProgram("checkpoint-1", declare_states, push_states)
 STATES_IN_2 = KeptProgram("checkpoint-2", declare_states, push_states)
 """With records of format 2, in which the deltas of all epochs of a commit are with its states."""
@@ -337,6 +383,8 @@ NODES = KeptProgram("checkpoint-1-nodes", declare_nodes, push_nodes, kept_at=2, 
 NODES_BY_OURS = KeptProgram("checkpoint-2-nodes", declare_nodes, push_nodes, kept_at=2, epochs=4, form=2)
 """In checkpoints of format 2, whose keys are hashed by us and not by polars."""
 FUNCTIONS = KeptProgram("functions", declare_functions, push_functions, form=2)
+DECIMALS = KeptProgram("checkpoint-2-decimals", declare_decimals, push_decimals, form=2)
+"""Written when a state held the first rows by decimals, and not their words."""
 PROGRAMS = (STATES, STATES_IN_2, NODES, NODES_BY_OURS)
 """Those of which a checkpoint of an earlier scheme of digests is kept, written with polars 2.1."""
 BY_OTHER_POLARS = tuple(
@@ -347,5 +395,5 @@ BY_OTHER_POLARS = tuple(
 )
 """The same program, written with other versions of polars."""
 
-BY_NAME = {program.folder: program for program in (*PROGRAMS, *BY_OTHER_POLARS, FUNCTIONS)}
+BY_NAME = {program.folder: program for program in (*PROGRAMS, *BY_OTHER_POLARS, DECIMALS, FUNCTIONS)}
 """These, and those whose functions are others with every version of Python."""

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from durability.kept_programs import BY_OTHER_POLARS, PROGRAMS, KeptProgram, contents, shown
+from durability.kept_programs import BY_OTHER_POLARS, DECIMALS, PROGRAMS, KeptProgram, contents, shown
 from evercurrent.core.data.columns import key_hash
 from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, hashing_by
 from evercurrent.core.data.errors import CheckpointError
@@ -33,7 +33,9 @@ HASHES = {1: OF_POLARS, 2: OURS}
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.folder)
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, *BY_OTHER_POLARS], ids=lambda program: program.folder)
+@pytest.mark.parametrize(
+    "program", [*PROGRAMS, *BY_OTHER_POLARS, DECIMALS], ids=lambda program: program.folder
+)
 def test_it_is_read_and_goes_on(program: KeptProgram, tmp_path: Path) -> None:
     require_hash(program)
     folder = program.copied(tmp_path / "checkpoint")
@@ -115,7 +117,7 @@ def test_another_hash_is_refused_by_name(
 
 
 if __name__ == "__main__":
-    for kept in (*PROGRAMS, *BY_OTHER_POLARS):
+    for kept in (*PROGRAMS, *BY_OTHER_POLARS, DECIMALS):
         if kept.folder in sys.argv[1:]:
             shutil.rmtree(kept.path, ignore_errors=True)
             kept.opened(kept.path, range(kept.kept_at)).close()

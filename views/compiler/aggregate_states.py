@@ -63,7 +63,8 @@ def _first_by(rows: GroupRows, aggregate: FirstBy) -> Made:
         head = HeadOrder.of(aggregate, rows.types)
     holds_rows = head is None or rows.retracts
     # Rows of keys that expire are purged, all of them or none.
-    first = 1 if head is None and not rows.retracts and rows.expired is None else None
+    was_first = (head is None or head.has_wide_words) and not rows.retracts and rows.expired is None
+    first = 1 if was_first else None
     node, spine = rows.ordered(
         [aggregate.input], aggregate.order, aggregate.where, holds_rows=holds_rows, first=first
     )

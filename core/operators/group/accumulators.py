@@ -13,9 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from ...data.columns.exact import (
     float_limbs,
@@ -47,6 +45,7 @@ from ...data.columns.kernels import (
 from ...data.columns.limbs import BITS, MASK
 from ...data.columns.nulls import nulls_as, nulls_in
 from ...data.columns.whole_columns import AnyColumn, IntColumn, ones
+from ...data.columns.wide_words import decimals_of, wide_integers_of, wide_words
 from ...data.errors import ArithmeticRefusedError
 from ...data.schema import DIFF
 from .aggregate_contract import AggregateState, Change
@@ -158,7 +157,7 @@ def _sum(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
     if dtype.is_float():
         return float_limbs(prefix, _floats(column), diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        return wide_limbs(prefix, _wide_words(column), diffs, unsigned=dtype == pl.UInt128)
+        return wide_limbs(prefix, wide_words(column), diffs, unsigned=dtype == pl.UInt128)
     if dtype == pl.Null:
         return {}
     return integer_limbs(prefix, physical(column), diffs)
@@ -170,7 +169,7 @@ def _sums_and_squares(name: str, column: AnyColumn, diffs: Ints) -> dict[str, In
         return float_limbs_and_squares(f"sum:{name}", squares, _floats(series_of(column)), diffs)
     sums = _sum(name, column, diffs)
     if dtype.is_decimal() or dtype in (pl.Int128, pl.UInt128):
-        parts = magnitude_parts(_wide_words(series_of(column)), unsigned=dtype == pl.UInt128)
+        parts = magnitude_parts(wide_words(series_of(column)), unsigned=dtype == pl.UInt128)
         return sums | square_limbs(squares, parts, diffs)
     whole = physical(column)
     magnitudes = (whole if dtype == pl.UInt64 else np.abs(whole)).view(np.uint64)
@@ -188,20 +187,6 @@ def _falses(name: str, column: AnyColumn, diffs: Ints) -> dict[str, Ints]:
 def _floats(column: pl.Series) -> Floats:
     floats: Floats = nulls_as(0, column).cast(pl.Float64).to_numpy()
     return floats
-
-
-def _wide_words(column: pl.Series) -> npt.NDArray[np.uint64]:
-    """Return the 128-bit integers of a decimal or wide integer column, as (lower, upper) words; null is 0."""
-    filled = nulls_as(0, column).rechunk()
-    if column.dtype.is_decimal():
-        array = filled.to_arrow()
-        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
-        return words[array.offset : array.offset + len(array)]
-    lower = (filled & pl.Series([2**64 - 1], dtype=column.dtype)).cast(pl.UInt64).to_numpy()
-    upper = (filled // pl.Series([2**64], dtype=column.dtype)).cast(
-        pl.Int64 if column.dtype == pl.Int128 else pl.UInt64
-    )
-    return np.stack([lower, upper.to_numpy().view(np.uint64)], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +319,12 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
         words, lost = wide_integers(prefix, sums, height, unsigned=dtype == pl.UInt128)
         if lost.any():
             raise _does_not_fit(aggregate)
-        column = _of_wide_words(aggregate.output, words, dtype)
-        if dtype.is_decimal() and _has_too_many_digits(column):
-            raise _does_not_fit(aggregate)
+        if isinstance(dtype, pl.Decimal):
+            column = decimals_of(aggregate.output, words, pl.Decimal(38, dtype.scale))
+            if _has_too_many_digits(column):
+                raise _does_not_fit(aggregate)
+        else:
+            column = wide_integers_of(aggregate.output, words, dtype)
         return _fitted(aggregate, column)
     unsigned = aggregate.dtype == pl.UInt64
     numbers, lost = integers(prefix, sums, height, unsigned=unsigned)
@@ -345,18 +333,6 @@ def _finish_sum(aggregate: Additive, dtype: pl.DataType | None, sums: Sums, heig
     if unsigned:
         return IntColumn(aggregate.output, numbers.view(np.uint64))
     return _whole_numbers(aggregate, numbers)
-
-
-def _of_wide_words(name: str, words: npt.NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
-    if isinstance(dtype, pl.Decimal):
-        buffer = pa.py_buffer(np.ascontiguousarray(words))
-        return pl.Series(
-            name, pa.Array.from_buffers(pa.decimal128(38, dtype.scale), len(words), [None, buffer])
-        )
-    upper = words[:, 1].view(np.int64) if dtype == pl.Int128 else words[:, 1]
-    return pl.Series(name, upper).cast(dtype) * pl.Series([2**64], dtype=dtype) + pl.Series(words[:, 0]).cast(
-        dtype
-    )
 
 
 def _nothing(aggregate: Additive, height: int) -> pl.Series:

@@ -1,6 +1,6 @@
 """The first row of each group by an order is kept in additive columns.
 
-A value of up to 64 bits has an *order word*: an integer that sorts as the value does. The first row of a group is the one
+A value of up to 64 bits has an *order word*, an integer that sorts as the value does; a decimal has two. The first row of a group is the one
 whose words come first, so while no row is retracted a group needs these words and nothing of its other rows. They are kept as differences: an
 epoch adds ``word now - word before`` modulo 2^64, so that the words of a group are the sums of its columns. Spines,
 merges, rollback, checkpoints and buckets then work as they do for any sum.
@@ -17,13 +17,21 @@ import polars as pl
 from ...data.columns.kernels import Index, Ints, Mask, series_of
 from ...data.columns.lossless import exactly
 from ...data.columns.nulls import nulls_as, nulls_in
-from ...data.columns.order_words import has_order_word, order_words, values_of, word_kind
+from ...data.columns.order_words import (
+    order_word_count,
+    several_order_words,
+    values_of_several,
+    word_kind,
+)
 from ...data.columns.whole_columns import AnyColumn
 from ...data.schema import Order
 from .aggregates import FirstBy
 
 PREFIX = "head:"
 """The prefix of the names of the additive columns of first rows."""
+
+WORDS = ((), ("word",), ("upper", "lower"))
+"""The names of the order words of a value, by their number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +55,8 @@ class Heads:
 class HeadOrder:
     """The order that determines the first row of a group, over columns that all have order words.
 
-    The aggregate shows the value of its ``input`` in that row. For each column two words are kept: whether the
-    value is null, placed as the order places nulls, and its order word.
+    The aggregate shows the value of its ``input`` in that row. For each column words are kept: whether the
+    value is null, placed as the order places nulls, and its order words.
     """
 
     aggregate: FirstBy
@@ -65,7 +73,7 @@ class HeadOrder:
         """Return the order of an aggregate; None if a column of it has no order words."""
         columns = {order.column: order for order in aggregate.order}
         columns.setdefault(aggregate.input, Order(aggregate.input))
-        if not all(has_order_word(types[name]) for name in columns):
+        if not all(order_word_count(types[name]) for name in columns):
             return None
         return HeadOrder(aggregate, tuple(columns.values()), tuple(types[name] for name in columns))
 
@@ -77,8 +85,17 @@ class HeadOrder:
         about = PREFIX + ",".join(parts) + where
         return (
             about,
-            *(f"{about}:{part}{place}" for place in range(len(parts)) for part in ("null", "word")),
+            *(
+                f"{about}:{part}{place}"
+                for place, dtype in enumerate(self.types)
+                for part in ("null", *WORDS[order_word_count(dtype)])
+            ),
         )
+
+    @property
+    def has_wide_words(self) -> bool:
+        """Return whether a value has several words, which earlier versions did not keep: they kept the rows that come first."""
+        return any(order_word_count(dtype) > 1 for dtype in self.types)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -97,13 +114,13 @@ class HeadOrder:
         row_words: list[Ints] = []
         for order in self.columns:
             column = rows.get_column(order.column)
-            words = order_words(column)
-            words = ~words if order.descending else words
+            words = several_order_words(column)
+            words = [~each for each in words] if order.descending else words
             nulls = np.zeros(rows.height, np.int64)
             if column.has_nulls():
                 nulls = nulls_in(column).astype(np.int64)
-                words = np.where(nulls != 0, 0, words)
-            row_words += [nulls if order.nulls_last else -nulls, words]
+                words = [np.where(nulls != 0, 0, each) for each in words]
+            row_words += [nulls if order.nulls_last else -nulls, *words]
         return tuple(row_words)
 
     def qualifying(self, rows: pl.DataFrame) -> Index:
@@ -144,13 +161,15 @@ class HeadOrder:
         return self.sums(Heads(heads.has, self.words(pl.DataFrame(columns))))
 
     def _column(self, heads: Heads, place: int) -> AnyColumn:
-        nulls, words = heads.words[2 * place : 2 * place + 2]
-        words = ~words if self.columns[place].descending else words
-        lacking = ~heads.has | (nulls != 0)
+        begin = sum(1 + order_word_count(dtype) for dtype in self.types[:place])
         name, dtype = self.columns[place].column, self.types[place]
+        nulls, *words = heads.words[begin : begin + 1 + order_word_count(dtype)]
+        words = [~each for each in words] if self.columns[place].descending else words
+        lacking = ~heads.has | (nulls != 0)
         if not lacking.any():
-            return values_of(name, words, dtype)
-        return series_of(values_of(name, np.where(lacking, 0, words), dtype)).set(pl.Series(lacking), None)
+            return values_of_several(name, words, dtype)
+        words = [np.where(lacking, 0, each) for each in words]
+        return series_of(values_of_several(name, words, dtype)).set(pl.Series(lacking), None)
 
     def first_of_parts(self, parts: pl.DataFrame, groups: Index, count: int, prefix: str = "") -> Heads:
         """Return the first row of each group, given the first rows of parts in the columns that ``columns_of`` returns."""

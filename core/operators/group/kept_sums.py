@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...data.columns.kernels import Ints
 from .aggregate_contract import AggregateState, FirstRows
 from .aggregates import Additive
+from .heads import HeadOrder
 
 
 class KeptSums:
     """The names of the additive columns of a group operator, besides the number of rows.
 
-    ``names`` are all of them, ``read`` those that an earlier version had, if they are others: it kept first rows in
-    arrangements.
+    ``names`` are all of them, ``read`` those that earlier versions had, if they are others: they kept first rows in
+    arrangements, later only those whose values have several words.
     """
 
     def __init__(
@@ -23,8 +24,13 @@ class KeptSums:
         but_heads = {*(f"{each.kind}:{each.input}" for each in additive), *own}
         self._but_heads = but_heads
         self._orders = [head.order for head in heads]
-        self.names = tuple(sorted({*but_heads, *(n for order in self._orders for n in order.kept_sums)}))
-        self.read: tuple[tuple[str, ...], ...] = (tuple(sorted(but_heads)),) if heads else ()
+        self.names = self._with(self._orders)
+        narrow = [order for order in self._orders if not order.has_wide_words]
+        before = (self._with([]), self._with(narrow))
+        self.read = tuple(dict.fromkeys(names for names in before if names != self.names))
+
+    def _with(self, orders: Sequence[HeadOrder]) -> tuple[str, ...]:
+        return tuple(sorted({*self._but_heads, *(name for order in orders for name in order.kept_sums)}))
 
     def taken_over(self, other: KeptSums, sums: Mapping[str, Ints]) -> Mapping[str, Ints] | None:
         """See ``Operator``: words of first rows are computed again, as a date and an instant have different words."""
