@@ -21,6 +21,7 @@ import pytest
 from hypothesis import assume, given
 
 import evercurrent as ec
+from children import in_child
 from durability.every_operator import EVERY_OPERATOR
 from durability.observing import state
 from durability.test_options import crash
@@ -263,13 +264,14 @@ def test_an_interrupt_waits_for_the_other_workers_and_has_changed_nothing() -> N
 def test_a_child_made_by_fork_has_threads_of_its_own() -> None:
     engine, view = chain(is_mapped=False, workers=2)
     engine.push("rows", ROWS)
+
+    def use() -> None:
+        engine.push("rows", {"k": [1], "v": [2]})
+        assert (engine.epoch_number, view.read().height) == (2, 2)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        engine.push("rows", {"k": [1], "v": [2]})
-        os._exit(0 if engine.epoch_number == 2 and view.read().height == 2 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        in_child(use, few_rows=True)
 
 
 def test_what_goes_with_one_worker_only_is_refused_where_it_is_declared(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
+from children import in_child
 from evercurrent.views.concurrency.draining import drain_all, end_all
 from evercurrent.views.sinks.function_sink import FunctionSink
 
@@ -105,15 +106,13 @@ def test_a_child_made_by_fork_leaves_the_sink_to_its_parent(tmp_path: Path) -> N
     delivery = view.to_parquet(tmp_path / "feed")
     engine.push("log", {"ip": ["a"]})
     assert delivery.join(10)
-    child = os.fork()
-    if child == 0:
-        try:
-            engine.push("log", {"ip": ["b"]})
+
+    def use() -> None:
+        engine.push("log", {"ip": ["b"]})
+        with pytest.raises(ec.SinkError, match="its parent writes the sink"):
             delivery.join(5)
-        except ec.SinkError as error:
-            os._exit(0 if "its parent writes the sink" in str(error) else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    in_child(use, few_rows=True)
     engine.push("log", {"ip": ["c"]})
     assert delivery.join(10)
     delivery.close()

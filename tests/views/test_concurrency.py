@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import pytest
 
 import evercurrent as ec
 from children import in_child
+from evercurrent import spark_bridge
 from evercurrent.views.concurrency.turns import Guard, Turn
 
 LONG = 60.0
@@ -296,7 +299,7 @@ class TestFork:
             with pytest.raises(ec.InputError, match="forked while another thread"):
                 engine.push("words", {"word": ["b"]})
 
-        in_child(run)
+        in_child(run, few_rows=True)
         done.set()
         holder.join(LONG)
         assert engine.push("words", {"word": ["b"]}) == 2
@@ -312,12 +315,94 @@ class TestFork:
                 engine.push("words", {"word": ["b"]})
             engine.close()
 
-        in_child(run)
+        in_child(run, few_rows=True)
         assert engine.push("words", {"word": ["b"]}) == 2
         engine.close()
         again, counts = words(checkpoint=tmp_path / "here")
         with again:
             assert contents(counts) == {"a": 1, "b": 1}
+
+    def test_a_child_is_refused_at_once_what_needs_the_threads_of_polars(self, tmp_path: Path) -> None:
+        engine, view = words(checkpoint=tmp_path / "here")
+        engine.push("words", {"word": ["a"]})
+        assert contents(view) == {"a": 1}
+        other, unread = words()
+        reads, _ = words()
+        other.push("words", {"word": ["a"]})
+        source = other.sources["words"]
+
+        def run() -> None:
+            assert contents(view) == {"a": 1}
+            for call in (
+                lambda: engine.push("words", {"word": ["b"]}),
+                lambda: other.push("words", {"word": ["b"]}),
+                lambda: source.push({"word": ["b"]}),
+                unread.read, unread.snapshot, lambda: list(unread.deltas()), unread.changes, lambda: unread.lookup("a"),
+                other.tick, other.fork, other.explain, other.stats, other.prove, words,
+                lambda: spark_bridge.views(reads, tmp_path / "here"),
+                lambda: other.view("more", unread.filter(pl.col("n") > 1)),
+            ):  # fmt: skip
+                with pytest.raises(
+                    ec.InputError, match=r"in which polars had computed.*'spawn' or 'forkserver'"
+                ):
+                    call()
+            assert (other.epoch_number, engine.epoch_number) == (1, 1)
+            other.close()
+            engine.close()
+
+        in_child(lambda: in_child(run), seconds=60)
+        assert engine.push("words", {"word": ["b"]}) == 2
+        engine.close()
+
+
+FORKING = """
+import multiprocessing, sys
+import evercurrent as ec
+import polars as pl
+
+def engine_and_view():
+    engine = ec.Engine()
+    source = engine.source("words", {"word": pl.String})
+    return engine, engine.view("counts", source.group_by("word").len())
+
+ENGINE = None
+if sys.argv[1] == "parent has computed":
+    ENGINE = engine_and_view()
+
+def push(rows):
+    engine, view = ENGINE or engine_and_view()
+    engine.push("words", {"word": [f"{n % 1000}" for n in range(rows)]})
+    return view.read().height
+
+def main():
+    if sys.argv[1] == "parent has computed":
+        push(3)
+    with multiprocessing.get_context(sys.argv[2]).Pool(1) as pool:
+        try:
+            print(pool.apply_async(push, (100_000,)).get(60))
+        except ec.InputError as error:
+            print(error)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not list threads")
+@pytest.mark.parametrize(
+    ("parent", "method", "printed"),
+    [
+        ("parent has computed", "fork", "Start the process by 'spawn'"),
+        ("parent has imported", "fork", "1000\n"),
+        ("parent has computed", "forkserver", "1000\n"),
+        ("parent has computed", "spawn", "1000\n"),
+    ],
+)
+def test_processes_of_multiprocessing(tmp_path: Path, parent: str, method: str, printed: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FORKING)
+    run = [sys.executable, "-W", "ignore", str(program), parent, method]
+    assert printed in subprocess.run(run, check=True, capture_output=True, text=True, timeout=LONG).stdout
 
 
 def test_a_block_has_its_epoch_also_when_a_subscriber_raises() -> None:

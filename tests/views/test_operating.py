@@ -382,7 +382,7 @@ def test_a_queued_subscription_is_an_error_and_no_deadlock_in_a_child(holds_lock
     if holds_lock:
         holder.start()
         has_it.wait(60)
-    in_child(use, seconds=20)
+    in_child(use, seconds=20, few_rows=True)
     may_end.set()
     slow.may.set()
     engine.push("sales", row())

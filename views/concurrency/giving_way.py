@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .polars_threads import require_polars_threads
+
 AT_ONCE, IDLE = 0.005, 0.000_05
 """Seconds. A thread polls if it reads a view again within ``AT_ONCE`` of its last read, and has worked no longer than
 ``IDLE`` in between: it may have waited for the interpreter, which others keep for five milliseconds at most."""
@@ -41,7 +43,12 @@ class GivingWay:
         self._last_reads = _LastReads()
 
     def __enter__(self) -> None:
-        """Note that this thread writes from now on."""
+        """Note that this thread writes from now on.
+
+        Raises:
+            InputError: polars cannot compute in this process.
+        """
+        require_polars_threads()
         self._writers.append(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 from evercurrent.core.data.errors import InputError
 
 from .interrupts import Ends, defer, interruptible
+from .polars_threads import before_fork, in_child_of_fork, require_polars_threads
 
 PATIENCE = 1.0
 """Seconds of waiting after which a thread checks whether the holder of the turn waits for it."""
@@ -62,8 +63,10 @@ class Turn:
         """Wait for the turn, and take it.
 
         Raises:
-            InputError: it would never come: its holder waits for this thread to end, or it was lost in a fork.
+            InputError: it would never come: its holder waits for this thread to end, or it was lost in a fork. Or polars cannot
+                compute in this process, as its threads were lost in one.
         """
+        require_polars_threads()
         deferred, gate = defer(), None
         try:
             me = threading.get_ident()
@@ -169,6 +172,7 @@ _turns: WeakSet[Turn] = WeakSet()
 
 
 def _in_child() -> None:
+    in_child_of_fork()
     for guard in _guards:
         guard._forked()
     for turn in _turns:
@@ -176,7 +180,7 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=lambda: before_fork(has_engine=bool(_turns)), after_in_child=_in_child)
 
 
 def _waits_for(one: int, other: int) -> bool:

@@ -18,6 +18,7 @@ from evercurrent.core.eventtime.watermarks.kinds import Watermark
 from ..checkpoint import Checkpoint
 from ..compiler.builder import Compiled
 from ..concurrency.draining import DRAIN_SECONDS, drain_all, end_all
+from ..concurrency.polars_threads import has_polars_threads
 from ..concurrency.turns import Turn
 from ..connectors.change_formats import ChangeFormat
 from ..connectors.positions import PositionOrder
@@ -342,6 +343,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
         Raises:
             CheckpointError: the last epochs could not be written; what was committed before is as it was.
         """
+        if not has_polars_threads():
+            return  # All that it would close is of the process from which this one was forked.
         deliveries, until = self._deliveries(), time.monotonic() + DRAIN_SECONDS
         with suppress(Exception):  # It is raised below, when the rest is closed.
             if deliveries:

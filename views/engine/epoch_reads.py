@@ -11,6 +11,7 @@ import polars as pl
 
 from ..compiler.builder import Compiled
 from ..concurrency.giving_way import GivingWay
+from ..concurrency.polars_threads import require_polars_threads
 from ..concurrency.turns import Turn
 from ..connectors.positions import Position
 from ..epochs.records import require_epoch
@@ -81,6 +82,7 @@ class EpochReads(ABC):
 
     def steadily(self, read: Callable[[Compiled], Answer]) -> Answer:
         """Return the result of a function that reads the states; if epochs keep disturbing it, it is called between two."""
+        require_polars_threads()
         for _ in range(ATTEMPTS):
             begun, compiled = self._changes, self.published().compiled
             if begun % 2 == 0 and not self._is_declaring:
@@ -108,5 +110,6 @@ class EpochReads(ABC):
             require_epoch(view, "epoch", epoch)
         with self.reading(view) as now:
             if epoch is not None and epoch != now.epoch:
+                require_polars_threads()
                 return self._publisher.contents_then(now, view, epoch)
             return now.rows(view)

@@ -19,6 +19,7 @@ from evercurrent.core.state.spine import Version
 
 from ..checkpoint.beside_writer import TRIES
 from ..compiler.builder import Compiled
+from ..concurrency.polars_threads import require_polars_threads
 from ..concurrency.turns import Guard
 from ..epochs.history import BEFORE_ALL, Retained
 from ..epochs.records import EvaluatedEpoch
@@ -40,6 +41,7 @@ class _Rows:
     def of(self, readable: Readable, versions: tuple[Version, ...]) -> pl.DataFrame:
         """The rows of these versions, by reference."""
         if self.frame is None:
+            require_polars_threads()
             with self._guards.setdefault("rows", Guard()).lock:
                 if self.frame is None:
                     self.frame = readable.contents(versions)
@@ -119,6 +121,7 @@ class Published:
 
     def rows_of(self, view: str, row: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of a view that have these values, see ``PublishedView.rows_of``."""
+        require_polars_threads()
         # A reader's thread, too, has to use the hash of the circuit.
         with hashing_by(self.compiled.circuit.key_hash):
             return self._view(view).rows_of(row)
@@ -139,6 +142,7 @@ class Published:
         Raises:
             EpochGoneError: they are no longer retained.
         """
+        require_polars_threads()
         return self._view(view).history.since(since, self.waiting)
 
     def all_deltas(self, view: str, read: Callable[[Iterator[pl.DataFrame]], Read]) -> tuple[int, Read]:

@@ -17,6 +17,7 @@ from ..checkpoint import Commit, CommitLog, DeltaRef, Pieces
 from ..checkpoint.beside_writer import read_beside_writer
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
+from ..concurrency.polars_threads import require_polars_threads
 from ..durability.digest_schemes import EarlierNames
 from ..durability.plan_diff import require_all_states
 from ..durability.plan_match import check_plan, plan_record
@@ -63,6 +64,7 @@ class CheckpointReader:
         self.pieces: Pieces = Pieces.of(store)
         self._drop = tuple(drop)
         self._allow_pickle = allow_pickle
+        require_polars_threads()
         self._declared = self._declared_as(plan)
         self._expected: _Declared | None = None
         self._guard = RLock()
@@ -215,6 +217,7 @@ class CheckpointReader:
 
     def _steadily(self, read: Callable[[], Read]) -> Read:
         """Return the result of a function that reads files, begun again if its writer has just deleted one."""
+        require_polars_threads()
         with self._guard:
             return read_beside_writer(self.store, read, self._look)
 
