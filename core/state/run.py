@@ -32,6 +32,9 @@ MOST_STARTS = 1 << 20
 MANY_KEYS = 32
 """If there are no more entries than this for each key that is looked for, a pass over all costs less than a search for each."""
 
+FURTHER_ENTRIES, DISTINCT_KEYS = 4, 8
+"""Such a pass needs a further entry for at most so many different keys, and at most so many different keys for each that is looked for."""
+
 READ_ONCE_BELOW = 1 << 18
 """Runs of fewer entries have their directory on their first search: many are read from end to end, or merged, and never searched."""
 
@@ -196,8 +199,14 @@ class Run:
         return self._narrow(keys, lower, upper)
 
     def _find_many(self, keys: Keys) -> tuple[Index, Index] | None:
-        """Return what ``find`` does, by a pass over all entries and a search among their keys; None if words of keys collide."""
+        """Return what ``find`` does, by a pass over all entries and a search among their keys.
+
+        None if a search in the directory costs less, which is kept from one look-up to the next, or if words of keys collide.
+        """
         starts = self.starts()
+        further = len(self) - len(starts)
+        if FURTHER_ENTRIES * further < len(starts) or len(starts) > DISTINCT_KEYS * len(keys):
+            return None
         distinct = self.keys.first[starts]
         places = search_distinct(distinct, keys.first)
         there = np.flatnonzero(distinct.take(places, mode="clip") == keys.first)

@@ -74,17 +74,27 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     sorting: ("MANY_ROWS",),
     dense: ("BLOCK",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK", "BLOCK"),
-    run_module: ("FEW", "FROM"),
+    run_module: ("FEW", "FROM", "FURTHER_ENTRIES", "DISTINCT_KEYS"),
     run_merge_module: ("FEW_ENTRIES",),
     row_merge_module: ("FEW_ENTRIES", "SEARCHED"),
     windows_module: ("MANY_ROWS",),
     policy_module: ("FLOOR", "FAN"),
 }
 
+MANY = 2**40
+
 TINY: Mapping[str, Mapping[str, int]] = {
     "levels of one row": {"FLOOR": 1, "FAN": 2},
     "entries inserted": {"FLOOR": 1, "FAN": 2, "FROM": 1, "FEW_ENTRIES": 1, "SEARCHED": 2, "MANY_ROWS": 0},
-    "levels, directories, filters": {"FLOOR": 2, "FAN": 3, "FROM": 1, "FEW": 0, "CHUNK": 2},
+    "levels, directories, filters": {
+        "FLOOR": 2,
+        "FAN": 3,
+        "FROM": 1,
+        "FEW": 0,
+        "CHUNK": 2,
+        "FURTHER_ENTRIES": MANY,
+        "DISTINCT_KEYS": MANY,
+    },
     "directories without filters": {
         "FLOOR": 1,
         "FAN": 3,
@@ -92,6 +102,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FEW": 0,
         "FILTERED_BELOW": 0,
         "STEPS": 1,
+        "FURTHER_ENTRIES": 0,
     },
     "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
     "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2},
@@ -327,12 +338,20 @@ PAIRS = st.lists(st.tuples(WORDS, st.integers(0, 2)), max_size=25)
     targets=PAIRS,
     from_size=st.sampled_from([1, 1000]),
     few=st.sampled_from([0, 1000]),
+    further=st.sampled_from([0, run_module.FURTHER_ENTRIES, MANY]),
+    most=st.sampled_from([0, run_module.DISTINCT_KEYS]),
 )
 def test_runs_find_exactly_the_keys_that_they_hold(
-    held: list[tuple[int, int]], targets: list[tuple[int, int]], from_size: int, few: int
+    held: list[tuple[int, int]],
+    targets: list[tuple[int, int]],
+    from_size: int,
+    few: int,
+    further: int,
+    most: int,
 ) -> None:
     held, targets = sorted(held), sorted({*targets, *held[::2]})
-    with patch.multiple(directory_module, FROM=from_size), patch.multiple(run_module, FEW=few):
+    bounds = {"FROM": from_size, "FEW": few, "FURTHER_ENTRIES": further, "DISTINCT_KEYS": most}
+    with patch.multiple(directory_module, FROM=from_size), patch.multiple(run_module, **bounds):
         distinct = sorted(set(held))
         ones = {DIFF: np.ones(len(distinct), np.int64)}
         run = make_run(Layout(), keys_of(distinct), pl.DataFrame(), ones)
