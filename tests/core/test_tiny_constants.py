@@ -71,7 +71,7 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     gradual_module: ("PART",),
     merger_module: ("PART",),
     kernels: ("MANY_ROWS",),
-    sorting: ("MANY_ROWS",),
+    sorting: ("MANY_ROWS", "PACKED_FROM"),
     dense: ("BLOCK",),
     directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK", "BLOCK"),
     run_module: ("FEW", "FROM", "FURTHER_ENTRIES", "DISTINCT_KEYS"),
@@ -105,7 +105,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FURTHER_ENTRIES": 0,
     },
     "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
-    "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2},
+    "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2, "PACKED_FROM": 0},
     "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
 }
@@ -245,6 +245,8 @@ def test_a_few_rows_are_sorted_as_many_are(
     found = [sorting.sorted_by(given_columns, *flags).tolist()]
     for passes in (0, 1, sorting.PASSES):
         with patch.multiple(sorting, MANY_ROWS=0, PASSES=passes):
+            found.append(sorting.sorted_by(given_columns, *flags).tolist())
+        with patch.multiple(sorting, PACKED_FROM=0, PASSES=passes):
             found.append(sorting.sorted_by(given_columns, *flags).tolist())
     sort_columns = [sorting.SortColumn(*each) for each in zip(given_columns, *flags, strict=True)]
     found.append(sorting._by_query(sort_columns).tolist())
