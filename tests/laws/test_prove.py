@@ -146,6 +146,67 @@ def test_floats_that_polars_adds_up_in_another_order_are_equal() -> None:
         assert view.prove()
 
 
+VALUES = {
+    "that cancel": (1e17, -1e17, 1.0, 0.1),
+    "that cancel but little": (1e9, -1e9, 1e-9, 0.1),
+    "far from zero": (1e12 + 0.1, 1e12 + 0.2, 1e12 - 0.3, 1e12),
+    "beyond the greatest": (1.7e308, -1.7e308, 1.6e308, 1.0),
+    "that are no numbers": (float("inf"), 1.0, float("nan"), None),
+}
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_aggregates_of_floats_are_proved(values: str) -> None:
+    engine = ec.Engine()
+    rows = engine.source(
+        "rows", {"k": pl.Int64, "x": pl.Float64, "y": pl.Float64}, kind="diffs", retained=True
+    )
+    x, y = pl.col("x"), pl.col("y")
+    aggs = {
+        "sum": x.sum(), "mean": x.mean(), "sum_of_some": x.filter(y > 0).sum(), "product": (x * y).sum(),
+        "difference": x.sum() - y.sum(), "nothing": x.mean() * x.count() - x.sum(), "turned": -(x.sum() + 1).abs(),
+        "narrow": x.cast(pl.Float32).sum(), "over": x.sum() / y.sum(), "when": pl.when(y > 0).then(x).otherwise(0.5).sum(),
+    }  # fmt: skip
+    if values != "beyond the greatest":
+        aggs |= {
+            "var": x.var(),
+            "std": x.std(ddof=0),
+            "of_integers": (y * 1000).cast(pl.Int64, strict=False).var(),
+        }
+    engine.view("by_key", rows.group_by("k").agg(**aggs))
+    engine.view("all", rows.group_by().agg(pl.col("x", "y").sum()))
+    engine.view("sums", rows.group_by("k").sum())
+    random = np.random.default_rng(3)
+    for _ in range(4):
+        frame = pl.DataFrame({"k": random.integers(0, 3, 40)}).with_columns(
+            pl.Series(name, [VALUES[values][at] for at in random.integers(0, 4, 40)], pl.Float64)
+            for name in ("x", "y")
+        )
+        engine.push("rows", frame)
+    engine.push("rows", frame.head(20).with_columns(pl.lit(-1, pl.Int64).alias(DIFF)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        proofs = engine.prove()
+    assert proofs, proofs
+    assert len(proofs) == 3
+
+
+def test_a_fault_in_a_sum_of_values_that_cancel_is_found() -> None:
+    engine = ec.Engine()
+    rows = engine.source("rows", {"x": pl.Float64}, retained=True)
+    view = engine.view("sums", rows.group_by().agg(s=pl.col("x").sum()))
+    rows.push({"x": [1e17, -1e17, 0.1]})
+    spine = engine._current().contents["sums"].spine
+    (run,) = spine.runs
+    for limb in range(-1, 3):  # One at the 2^(32 * limb); at -2 it is less than the last bit of 0.1.
+        name = f"sum:__p0[{limb}]"
+        changed = replace(run, sums={**run.sums, name: run.sums[name] + 1})
+        version, spine.version = spine.version, spine.version.with_parts((changed,), ())
+        assert not view.prove(), name
+        spine.version = version
+    assert view.prove()
+
+
 def test_rows_turned_and_firsts_of_their_columns_are_proved() -> None:
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.String, "a": pl.Int64, "b": pl.Int32}, retained=True)

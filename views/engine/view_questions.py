@@ -182,7 +182,7 @@ class Questions(ABC):
         at the commits of a checkpoint, or in memory at each epoch, if the rows of the sources are recorded by epoch
         (``Engine(record=True)``). Nothing of the engine computes it: the calls that declared the view are repeated with
         polars, over the rows of retained sources, or of other views where a source retains none. Floats are equal if they
-        differ by a billionth, as polars adds them up in another order. Pushes continue meanwhile. Cost: that of the batch.
+        differ by a billionth, except sums and means, which are added up without rounding. Pushes continue meanwhile. Cost: that of the batch.
 
         Windows are evaluated too: fixed, sliding, calendar and sessions. Panes that wait for a trigger, and windows for which
         rows came too late, do not follow from rows: they are left out, and the result names which (``unproved``).

@@ -16,6 +16,7 @@ import polars as pl
 from evercurrent.core.eventtime.windows.kinds import Given
 
 from .arguments import each_of, is_column, listed, with_name
+from .exact_sums import with_exact_sums
 from .merging import Closed, in_merged, in_sessions
 from .picks import with_order_of_equals
 from .row_frames import plain, repeated
@@ -25,10 +26,6 @@ from .windows import BOUNDS, PANE_TIME, UnprovableError, Windows, assigned, wait
 DIFF = "_diff"
 _GROUP, _COUNT, _LEFT, _RIGHT, _KEY = "#group", "#count", "#left", "#right", "#key"
 """Columns beside those of rows, whose names no declared column has."""
-
-_COUNTS = ("len", "count", "null_count", "n_unique")
-"""The aggregates that polars counts in UInt32, and views in Int64."""
-
 
 OF_EACH = ("sum", "mean", "median", "min", "max", "n_unique", "quantile")
 """The methods of groups that aggregate each column that is not a key."""
@@ -395,11 +392,12 @@ class Groups:
         order = [*by_time, *dict.fromkeys(expr.meta.root_names())]
         numbered = rows.with_columns(numbers.alias(_GROUP))
         ordered = numbered.sort([*order, _GROUP]) if order else numbered
+        exprs, ordered = with_exact_sums(expr, ordered, _GROUP)
         if self._by or self._named:
-            columns = ordered.group_by(_GROUP).agg(expr).sort(_GROUP).drop(_GROUP)
+            columns = ordered.group_by(_GROUP).agg(exprs).sort(_GROUP).drop(_GROUP)
         else:
             try:
-                columns = ordered.drop(_GROUP).select(expr)
+                columns = ordered.drop(_GROUP).select(exprs)
             except pl.exceptions.PanicException:
                 raise UnprovableError("polars cannot compute an aggregate of no values") from None
         return [column.cast(pl.Int64) if column.dtype == pl.UInt32 else column for column in plain(columns)]
