@@ -365,6 +365,7 @@ class Query(LiveViews, QueryNames, RefusedByQuery):
 
         Raises:
             InputError: that is not a length of time; or the query has ended as a value could not be computed.
+            SinkError: ``on_epoch=`` has raised; the traceback of that function is above its sentence.
             SparkEndedError: the Java process in which Spark runs has ended.
             SourceEndedError: the Python process in which Spark runs a source, as the heartbeat, has ended.
             EvercurrentError: the query has ended with another error of this package; ``exception()`` has Spark's.

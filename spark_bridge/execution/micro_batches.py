@@ -42,6 +42,7 @@ from .left_out_files import ListedFiles
 from .offset_log import FOLDER
 from .options import Options, Planned, instant_of
 from .short_log import ShortLog
+from .sink_calls import call_each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -441,8 +442,7 @@ class MicroBatches:
 
     def _call_sink(self, spark: SparkSession, deltas: PartitionedDeltas, setup: Setup) -> None:
         assert self.options.on_epoch is not None, "there is a sink to call"
-        for view, frame in delta_frames(spark, setup, deltas):
-            self.options.on_epoch(view, frame, deltas.epoch)
+        call_each(self.options.on_epoch, delta_frames(spark, setup, deltas), deltas.epoch)
 
     def end(self) -> None:
         """End the work beside micro-batches; called after the last one, before the lock of the checkpoint is released."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,26 @@ def test_a_sink_that_fails_receives_the_same_again(spark: Any, feed: Any, checkp
             ]
             assert deliveries
             assert all(rows == counted([delta]) for rows in deliveries)
+
+
+def test_a_sink_that_raises_is_shown_by_its_traceback_and_one_sentence(
+    spark: Any, feed: Any, checkpoint: Path
+) -> None:
+    def sink(view: str, delta: Any, epoch: int) -> None:
+        delta.select("no_such_column").collect() if in_spark else {}["no such key"]
+
+    stream, sentence = (
+        feed(HITS[:1]),
+        rf"^view '{VIEWS[0]}': on_epoch= raised \w+ for epoch 1: .*no.such.*; nothing of the epoch",
+    )
+    for in_spark in (False, True):
+        with pytest.raises(ec.SinkError, match=sentence) as raised:
+            start(stream, checkpoint, on_epoch=sink).await_termination(60)
+        shown = "".join(traceback.format_exception(raised.value.__cause__)).splitlines()
+        assert "in sink" in shown[1], "the function of the user comes first"
+        assert len(shown) < (60 if in_spark else 12)
+        assert not any("lineWithError" in line or "micro_batches" in line for line in shown)
+    start(stream, checkpoint, on_epoch=lambda *_: None).await_termination(60)
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
