@@ -74,6 +74,15 @@ def test_what_stands_behind_a_null_does_not_matter() -> None:
     assert sorted(view.read()["x"].drop_nulls()) == ["a", "b"]
 
 
+@pytest.mark.parametrize("null", [[], [None]])
+def test_texts_that_are_utf8_only_together_are_refused(null: list[None]) -> None:
+    halves = _as_text(pl.Series("x", [b"a", *null, b"\xc3", b"\xa9"]))
+    with pytest.raises(
+        ec.InputError, match=f"column 'x' holds bytes in row {1 + len(null)} that are not UTF-8"
+    ):
+        require_utf8("source 's'", halves.to_frame())
+
+
 @pytest.mark.parametrize(
     "text", [b"a%d", b"a text that is long %d", b"\xc3\xa9 with a long rest %d", b"%d \xff\xfe"]
 )
