@@ -21,6 +21,7 @@ from .columns.kernels import (
     gather,
     keep,
     key_words,
+    series_of,
     stack,
 )
 from .columns.ownership import PushedColumns
@@ -166,7 +167,8 @@ class Delta:
         pushed = self.pushed_columns
         if pushed is not None:
             return Delta.of_mapping(pushed.changed(change), self.diffs, is_consolidated=self.is_consolidated)
-        return Delta(frame_of([*map(change, self.frame.get_columns())]), self.is_consolidated)
+        columns = self.rows.get_columns() if self._columns is None else map(series_of, self._columns.values())
+        return Delta.of_columns([*map(change, columns)], self.diffs, is_consolidated=self.is_consolidated)
 
     def where(self, mask: Mask) -> Delta:
         """Return the entries where the mask is true."""

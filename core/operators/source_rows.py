@@ -59,8 +59,6 @@ class Append(Operator):
 
 def _plain(delta: Delta) -> Delta:
     """Return the delta with 0.0 for -0.0, so that equal rows look alike from here on."""
-    if delta.pushed_columns is None and not any(map(has_floats, delta.frame.dtypes)):
-        return delta
     return delta.with_values(with_plain_zeros)
 
 

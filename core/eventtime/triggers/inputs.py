@@ -61,7 +61,7 @@ class TriggerInputs:
         )
 
     def _column(self, rows: Delta, name: str) -> Ints:
-        return physical(rows.frame.get_column(self._prefix + name))
+        return physical(rows.column(self._prefix + name))
 
     def _news(self, rows: Delta, windows: Index, merging: Merging | None) -> tuple[Index, Ints]:
         """Return which entries are new for a window, and how many rows came or went; rows that moved with their session do not count.

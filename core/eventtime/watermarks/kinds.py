@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from ...data.clock import START_OF_TIME
-from ...data.columns.kernels import Index, Ints, Mask, frame_of, gather, keep
+from ...data.columns.kernels import Index, Ints, Mask, frame_of, gather, keep, series_of
 from ...data.columns.nulls import nulls_as
 from ...data.delta import Delta
 from ...data.errors import PlanError
@@ -31,13 +31,13 @@ from ...state.snapshot import NOTHING, Saved
 class Arrived:
     """The rows of one epoch that may move a watermark: those that were added, in the order in which they came.
 
-    Retractions and rows beyond the future limit do not count: ``frame`` has all rows with their diffs, ``added`` selects
+    Retractions and rows beyond the future limit do not count: ``delta`` has all rows with their diffs, ``added`` selects
     those that count, None being all; ``times`` and ``counts`` are of these only. ``highest_before`` is the
     highest event time up to the epoch before, ``instant`` the epoch's processing time.
     """
 
     where: str
-    frame: pl.DataFrame
+    delta: Delta
     added: Mask | None
     times: Ints
     counts: Ints
@@ -53,12 +53,12 @@ class Arrived:
     @property
     def rows(self) -> pl.DataFrame:
         """Return the data columns."""
-        rows = frame_of(self.frame.get_columns()[:-1])
+        rows = self.delta.rows
         return rows if self.added is None else keep(rows, self.added)
 
     def column(self, name: str) -> pl.Series:
         """Return one of the data columns."""
-        column = self.frame.get_column(name)
+        column = series_of(self.delta.column(name))
         return column if self.added is None else column.filter(pl.Series(self.added))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...data.clock import END_OF_TIME, START_OF_TIME, Collect, MovedClock, Now
 from ...data.columns.json_texts import shown_row
-from ...data.columns.kernels import Ints, Mask, frame_of, keep
+from ...data.columns.kernels import Ints, Mask, frame_of, keep, series_of
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import (
@@ -148,7 +148,7 @@ class SourceClock(MovedClock):
             added, ahead = self._counting(diffs, times, instant)
         if added is not None:
             times, diffs = times[added], diffs[added]
-        arrived = Arrived(self._where, delta.frame, added, times, diffs, instant, then.highest, dtype)
+        arrived = Arrived(self._where, delta, added, times, diffs, instant, then.highest, dtype)
         memory, watermark = self.specification.advanced(then.memory, arrived)
         promised = then.promised if self._promised is None else self._promised
         self._staged = _Progress(
@@ -288,7 +288,7 @@ class Arrive(Operator):
         """Return the accepted rows, and their event times."""
         if self.clock.specification.stamps_rows:
             delta = self._stamped(now, delta)
-        times, usable = instants_in(delta.frame.get_column(self._event_time))
+        times, usable = instants_in(series_of(delta.column(self._event_time)))
         if usable is not None:
             _refuse_untimed(now, self._source, self._event_time, self._ledger, delta, ~usable)
             delta, times = Delta(keep(delta.frame, usable), delta.is_consolidated), times[usable]
@@ -341,7 +341,7 @@ class RefuseUntimed(Operator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Return the change without refused rows."""
         (delta,) = deltas
-        _, usable = instants_in(delta.frame.get_column(self._event_time))
+        _, usable = instants_in(series_of(delta.column(self._event_time)))
         refused = None if usable is None else ~usable & (delta.diffs > 0)
         if refused is None or not refused.any():
             return delta

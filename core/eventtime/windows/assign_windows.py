@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from ...data.clock import END_OF_TIME, START_OF_TIME, Now
-from ...data.columns.kernels import MANY_ROWS, Index, Ints, gather
+from ...data.columns.kernels import MANY_ROWS, Index, Ints, gather, series_of
 from ...data.delta import Delta
 from ...data.errors import InputError, first_line
 from ...data.instants import shown
 from ...data.repeated import RepeatedDelta, Repeats
-from ...data.schema import DIFF, counted, listed
+from ...data.schema import counted, listed
 from ...data.tags import tagged
 from ...state.operator_contract import Operator
 from .kinds import WINDOW_END, WINDOW_START, Assignment, Regular, Window, assign, instants_of
@@ -71,11 +71,11 @@ class AssignWindows(Operator):
             return delta
         if (function := self._window.assigned_by_user) is not None:
             return self._with_bounds(delta, None, *self._by_function(function, delta.rows))
-        times = instants_of(self._where, delta.frame.get_column(self._event_time), self._shift)
+        times = instants_of(self._where, series_of(delta.column(self._event_time)), self._shift)
         regular = self._window.regular if self._window.is_sliding and len(delta) > MANY_ROWS else None
         if regular is not None and not regular.size % regular.period:
             return self._repeated(delta, regular, times)
-        rows, starts, ends = assign(self._window, times, self._phases(delta.frame))
+        rows, starts, ends = assign(self._window, times, self._phases(delta))
         if not len(starts):
             return self._nothing
         self._forbid_far_bounds(starts, ends)
@@ -91,8 +91,8 @@ class AssignWindows(Operator):
         bounds = pl.Series(starts).cast(dtype), pl.Series(ends).cast(dtype)
         return RepeatedDelta(self._with_bounds(delta, None, *bounds), repeats)
 
-    def _phases(self, frame: pl.DataFrame) -> Ints | None:
-        return self._window.phases([frame.get_column(name) for name in self._keys]) if self._keys else None
+    def _phases(self, delta: Delta) -> Ints | None:
+        return self._window.phases([*map(series_of, delta.columns(self._keys))]) if self._keys else None
 
     def _forbid_missing_bounds(self, frame: pl.DataFrame) -> None:
         for name in (WINDOW_START, WINDOW_END):
@@ -111,12 +111,13 @@ class AssignWindows(Operator):
             )
 
     def _with_bounds(self, delta: Delta, rows: Index | None, starts: pl.Series, ends: pl.Series) -> Delta:
-        frame = delta.frame if rows is None else gather(delta.frame, rows)
-        columns = {column.name: column for column in frame.get_columns()}
         # Rows that differ only in the replaced windows may be one row now.
-        apart = delta.is_consolidated and WINDOW_START not in columns and WINDOW_END not in columns
-        columns |= {WINDOW_START: starts.alias(WINDOW_START), WINDOW_END: ends.alias(WINDOW_END)}
-        return Delta(pl.DataFrame([columns[name] for name in (*self.schema, DIFF)]), apart)
+        apart = delta.is_consolidated and WINDOW_START not in delta.names and WINDOW_END not in delta.names
+        if rows is not None:
+            delta = Delta(gather(delta.frame, rows))
+        bounds = {WINDOW_START: starts.alias(WINDOW_START), WINDOW_END: ends.alias(WINDOW_END)}
+        columns = {name: bounds[name] if name in bounds else delta.column(name) for name in self.schema}
+        return Delta.of_mapping(columns, delta.diffs, is_consolidated=apart)
 
     def _by_function(self, function: Assignment, rows: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         return bounds_by_function(f"{self._where}: assign", function, rows, self._bound_type)

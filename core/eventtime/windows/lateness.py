@@ -11,7 +11,7 @@ import polars as pl
 from ...data.clock import START_OF_TIME, Clock, Now
 from ...data.columns.grouping import group
 from ...data.columns.json_texts import shown_row
-from ...data.columns.kernels import Ints, Mask, frame_of, gather, keep, key_words, physical
+from ...data.columns.kernels import Ints, Mask, frame_of, gather, keep, key_words, physical, series_of
 from ...data.delta import Delta
 from ...data.errors import InputError
 from ...data.instants import instants_in, shown
@@ -84,7 +84,7 @@ class DropLate(Operator):
             )
             self._refuse(now, self._with_windows(keep(refused, lost)), missed[0])
             self._refuse(now, self._with_windows(keep(refused, ~lost)), missed[1], elsewhere=True)
-        return Delta(keep(delta.frame, ~late), delta.is_consolidated)
+        return delta.where(~late)
 
     def _are_lost(self, copies: pl.DataFrame, last_end: LastEnd) -> Mask:
         lost: Mask = (
@@ -145,7 +145,7 @@ class KeepLateRows(Operator):
         if late is None:
             return self._nothing
         if self._last_end is not None:
-            ends = physical(delta.frame.get_column(self._lateness.window_end))
+            ends = physical(delta.column(self._lateness.window_end))
             late &= ends == self._last_end(_instants(delta.frame, self._lateness))
         return Delta(keep(delta.frame, late), delta.is_consolidated) if late.any() else self._nothing
 
@@ -190,7 +190,7 @@ def too_late(delta: Delta, lateness: Lateness, clock: Clock) -> Mask | None:
     """Return which rows are in a closed window; None if none are."""
     if not len(delta) or clock.before == START_OF_TIME:
         return None
-    ends = physical(delta.frame.get_column(lateness.window_end))
+    ends = physical(delta.column(lateness.window_end))
     late: Mask = ends <= clock.before - lateness.allowed
     return late if late.any() else None
 
@@ -217,7 +217,7 @@ class RequireInTime(Operator):
         """Return the change itself."""
         (delta,) = deltas
         if len(delta) and self._clock.before > START_OF_TIME:
-            times, _ = instants_in(delta.frame.get_column(self._event_time))
+            times, _ = instants_in(series_of(delta.column(self._event_time)))
             behind = np.flatnonzero(times < self._clock.before)
             if len(behind):
                 row = shown_row(delta.rows, int(behind[0]))

@@ -248,11 +248,11 @@ class TrackWindows(Operator):
         if self._tracking.is_global:
             after[END][own] = END_OF_TIME
         elif self._tracking.window_end is not None:
-            after[END][own] = physical(rows.frame.get_column(self._tracking.window_end))
+            after[END][own] = physical(rows.column(self._tracking.window_end))
         elif ends is not None:
             np.add.at(after[END], ended, ends.diffs)
         if self.hold.is_read and self._tracking.window_start is not None:
-            after[START][own] = physical(rows.frame.get_column(self._tracking.window_start))
+            after[START][own] = physical(rows.column(self._tracking.window_start))
 
     def _seen(
         self,
@@ -334,7 +334,7 @@ class TrackWindows(Operator):
         places = np.flatnonzero((row >= 0) & (after[OPEN] != 0) & (after[ROWS] == 0))
         if not len(places):
             return firing
-        names = frame_of([rows.frame.get_column(key) for key in self._tracking.keys])
+        names = frame_of(rows.columns(self._tracking.keys))
         return replace(firing, emptied=active.groups.keys.take(places), names=gather(names, row[places]))
 
     # Staging
