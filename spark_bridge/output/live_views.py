@@ -232,7 +232,7 @@ class LiveViews(SparkViews):
         for name, declared in self._engine.views.items():
             view = self.views.get(name)
             if view is None or name in changes.reshaped:
-                view = SparkView(declared, self._reader, in_spark)
+                view = SparkView(declared, self._reader, in_spark, self._sinks)
             else:
                 view.go_on(declared, in_spark)
             views[name] = view

@@ -23,7 +23,7 @@ from evercurrent.views.engine.published import with_values
 from evercurrent.views.engine.retained_deltas import Deltas
 from evercurrent.views.engine.view import View
 from evercurrent.views.engine.view_forms import ReadForms
-from evercurrent.views.engine.view_sinks import MakeSink, Outputs
+from evercurrent.views.engine.view_sinks import MakeSink, Outputs, require_own_place
 from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.epochs.refused_rows import ledger_frame, source_ledger_frame
 from evercurrent.views.epochs.snapshot import Snapshot
@@ -98,15 +98,17 @@ def views(
     reader = CheckpointReader(engine.declared, options.store, options.drop, allow_pickle=options.allow_pickle)
     buckets = reader.last().buckets
     if spark is None:
-        return views_of(engine, reader, None)
+        return views_of(engine, reader, None, [])
     plan = check_picklable(engine.declared, "the plan of the views")
     setup = Setup(plan, reader.store.url, buckets, inline_rows=0, allow_pickle=options.allow_pickle)
-    return views_of(engine, reader, InSpark(spark, setup))
+    return views_of(engine, reader, InSpark(spark, setup), [])
 
 
-def views_of(engine: Engine, reader: CheckpointReader, in_spark: InSpark | None) -> dict[str, SparkView]:
-    """Return the views that an engine declares, to be read from a checkpoint."""
-    return {name: SparkView(view, reader, in_spark) for name, view in engine.views.items()}
+def views_of(
+    engine: Engine, reader: CheckpointReader, in_spark: InSpark | None, sinks: list[Delivery]
+) -> dict[str, SparkView]:
+    """Return the views that an engine declares, to be read from a checkpoint; they share the list of their ``sinks``."""
+    return {name: SparkView(view, reader, in_spark, sinks) for name, view in engine.views.items()}
 
 
 class SparkViews:
@@ -124,7 +126,8 @@ class SparkViews:
     """
 
     def __init__(self, engine: Engine, reader: CheckpointReader, in_spark: InSpark) -> None:
-        self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark)
+        self._sinks: list[Delivery] = []
+        self.views: Mapping[str, SparkView] = views_of(engine, reader, in_spark, self._sinks)
         self._engine = engine
         self._sources = dict(engine.sources)
         self._reader = reader
@@ -212,11 +215,14 @@ class SparkView(ReadForms, Outputs, RefusedByView):
     (1, [[('a', 2, 1, 1)]])
     """
 
-    def __init__(self, declared: View, reader: CheckpointReader, in_spark: InSpark | None) -> None:
+    def __init__(
+        self, declared: View, reader: CheckpointReader, in_spark: InSpark | None, sinks: list[Delivery]
+    ) -> None:
         self.name: str = declared.name
         self._declared = declared
         self._checkpoint = reader
         self._in_spark = in_spark
+        self._sinks = sinks
         self._deliveries: list[Delivery] = []
         self._ended: str | None = None
 
@@ -355,13 +361,15 @@ class SparkView(ReadForms, Outputs, RefusedByView):
     ) -> Delivery:
         self._declared.require_reader(name, reader)
         retry = Retry.of(retry)
+        store = self._reader.store
+        offset = SinkOffset(store, f"{self.name}/{name}")
+        sink = make(Origin(self.name, lambda: writers_of(store)), offset.last())
+        self._sinks[:] = [each for each in self._sinks if not each.is_closed]
+        require_own_place(self.name, sink, self._sinks)
         if any(each.name == name for each in self.deliveries):
             raise PlanError(
                 f"view {self.name!r}: {name!r} is being written already; close that delivery first"
             )
-        store = self._reader.store
-        offset = SinkOffset(store, f"{self.name}/{name}")
-        sink = make(Origin(self.name, lambda: writers_of(store)), offset.last())
         on_written = None if sink.remembers else offset.note
         delivery = Delivery(
             self,
@@ -375,6 +383,7 @@ class SparkView(ReadForms, Outputs, RefusedByView):
             beginning=SinkOffset(store, f"{self.name}/{name}", BEGINNINGS),
         )
         self._deliveries = [*self.deliveries, delivery]
+        self._sinks.append(delivery)
         return delivery
 
     def __repr__(self) -> str:

@@ -103,6 +103,21 @@ def test_changes_without_a_key() -> None:
     assert producer.sent == [("all", None, '{"word":"a","_epoch":1,"_diff":2}', 1)]
 
 
+def test_one_topic_is_of_one_view() -> None:
+    engine, producer, other_broker = ec.Engine(), Producer(), Producer()
+    view = counted(engine)
+    other = engine.view("other", view.filter(pl.col("n") > 1))
+    delivery = view.to_kafka("counts", producer, retry=RETRY)
+    with pytest.raises(
+        ec.PlanError, match="view 'other': Kafka topic 'counts' is being written already, from view 'counts'"
+    ):
+        other.to_kafka("counts", producer, retry=RETRY)
+    other.to_kafka("others", producer, retry=RETRY)
+    other.to_kafka("counts", other_broker, retry=RETRY).close()
+    delivery.close()
+    other.to_kafka("counts", producer, retry=RETRY)
+
+
 def test_an_epoch_that_the_broker_has_not_taken_completely_is_sent_again() -> None:
     engine, producer = ec.Engine(), Producer()
     view = counted(engine)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-from evercurrent import Delivery
+from evercurrent import Delivery, spark_bridge
 from sink_places import Place, ordered
 
 
@@ -168,6 +168,32 @@ def test_one_place_is_of_one_view(place: Place) -> None:
     assert other.subscriptions == ()
     delivery.close()
     place.deliver(view).close()
+
+
+def test_one_place_is_of_one_view_of_a_checkpoint(place: Place, tmp_path: Path) -> None:
+    """As of a query in Spark, whose views are read in the same way."""
+
+    def declared(checkpoint: Path | None = None) -> ec.Engine:
+        engine = ec.Engine(checkpoint=checkpoint)
+        counted(engine)
+        engine.view("other", engine.sources["words"].group_by("word").len("m"))
+        return engine
+
+    with declared(tmp_path / "checkpoint") as engine:
+        engine.push("words", HISTORY[0])
+    views = spark_bridge.views(declared(), tmp_path / "checkpoint")
+    delivery = place.deliver(views["counts"])
+    if place.kind == "function":
+        place.deliver(views["other"]).close()
+        return
+    assert delivery.join(20)
+    with pytest.raises(
+        ec.PlanError, match=r"view 'other': .* is being written already, from view 'counts'; close"
+    ):
+        place.deliver(views["other"])
+    assert views["other"].deliveries == ()
+    delivery.close()
+    place.deliver(views["counts"]).close()
 
 
 def test_what_cannot_be_mended_ends_the_delivery(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ class Outputs(ABC):
         keys = () if is_changes else self._required_keys("to_kafka", key)
         send = self._sender(topic, to)
         return self._deliver(
-            lambda _, remembered: kafka_topic(topic, send, self.schema, keys, mode, remembered),
+            lambda _, remembered: kafka_topic(topic, send, self.schema, keys, mode, remembered, to),
             f"kafka {topic}",
             "deltas" if mode == "changes" else "overwriting",
             retry,
@@ -375,15 +375,29 @@ def free_name(view: Followed, name: str, sink: Sink, views: Iterable[Followed]) 
         PlanError: the place is being written already, from this view or another one.
     """
     named = [each for each in _deliveries(view) if each.name == name and sink.target is not None]
-    twins = [each for one in views for each in _deliveries(one) if each.is_to(sink)]
-    twins += [each for each in named if each.place == sink.place]
-    if twins:
-        raise PlanError(
-            f"view {view.name!r}: {sink.place} is being written already, from view {twins[0].view_name!r}; close that delivery "
-            "first, with its close(), or write to another place"
-        )
+    require_own_place(view.name, sink, [each for one in views for each in _deliveries(one)])
+    if twin := next((each for each in named if each.place == sink.place), None):
+        raise _is_written(view.name, twin)
     # The name is that of another place where, for one, tables of one name are in two databases.
     return sink.place if any(each.remembers for each in named) else name
+
+
+def require_own_place(view: str, sink: Sink, deliveries: Iterable[Delivery]) -> None:
+    """Check that no other delivery writes to the place of a sink.
+
+    Raises:
+        PlanError: one does; names its view.
+    """
+    twin = next((each for each in deliveries if each.is_to(sink)), None)
+    if twin is not None:
+        raise _is_written(view, twin)
+
+
+def _is_written(view: str, twin: Delivery) -> PlanError:
+    return PlanError(
+        f"view {view!r}: {twin.place} is being written already, from view {twin.view_name!r}; close that delivery first, with "
+        "its close(), or write to another place"
+    )
 
 
 def _deliveries(view: Followed) -> list[Delivery]:

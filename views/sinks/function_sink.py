@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import polars as pl
@@ -20,11 +20,12 @@ class FunctionSink:
     """The engine remembers how far it is, and each epoch is passed on its own."""
 
     def __init__(
-        self, function: Callable[[pl.DataFrame], Any], position: int | None, place: str | None = None
-    ) -> None:
+        self, function: Callable[[pl.DataFrame], Any], position: int | None, place: str | None = None,
+        target: Hashable = None,
+    ) -> None:  # fmt: skip
         self._function = function
         self._position = None if position is None or position < 0 else position
-        self.target = None if place is None else (place, function)
+        self.target = target
         self.place = place or f"function {getattr(function, '__qualname__', repr(function))}"
 
     def position(self) -> int | None:

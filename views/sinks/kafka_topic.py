@@ -45,8 +45,9 @@ def kafka_topic(
     keys: Sequence[str],
     mode: Mode,
     position: int | None,
+    to: Producer | Mapping[str, str],
 ) -> FunctionSink:
-    """Return the sink of a topic. It does not record how far it is: the checkpoint does.
+    """Return the sink of a topic, ``to`` which it is sent. It does not record how far it is: the checkpoint does.
 
     Raises:
         SinkError: a column has a type that JSON does not hold.
@@ -57,7 +58,8 @@ def kafka_topic(
     def write(delta: pl.DataFrame) -> None:
         send(messages_of(delta, keys, mode), delta.item(0, EPOCH))
 
-    return FunctionSink(write, position, place)
+    broker = sorted(to.items()) if isinstance(to, Mapping) else id(to)
+    return FunctionSink(write, position, place, (place, str(broker)))
 
 
 def sent_by(producer: Producer, topic: str) -> Send:
