@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ..data.columns.grouping import Groups, boundaries, group, group_columns
-from ..data.columns.kernels import Index, Ints, Keys, frame_of, gather, keep, key_words, stack
+from ..data.columns.kernels import Index, Ints, Keys, at, frame_of, gather, keep, key_words, stack
 from ..data.columns.order_words import has_order_word, order_words
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order
@@ -134,15 +134,24 @@ def _thinned(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
 
 
 def _first_values(keys: KeyColumns, frame: pl.DataFrame, order: Order) -> tuple[Groups, pl.Series]:
-    """Return the groups of rows by key, and the first value of each in a column without nulls. Cost: a pass over them."""
+    """Return the groups of rows by key, and the first value of each in a column without nulls. Cost: a pass over them.
+
+    Of a group of one row the value is taken as it is.
+    """
     groups = _groups(keys, frame)
     column = frame.get_column(order.column)
-    values = pl.DataFrame([pl.Series("group", groups.numbers), column.alias("value")])
+    numbers = groups.numbers
+    compared = np.flatnonzero((np.bincount(numbers) > 1)[numbers])
+    place = np.empty(len(groups), np.intp)
+    place[numbers] = np.arange(frame.height)
+    if not len(compared):
+        return groups, column.gather(place)
+    values = pl.DataFrame([pl.Series("group", numbers[compared]), at(column, compared).alias("value")])
     value = pl.col("value")
     firsts = values.lazy().group_by("group").agg(value.max() if order.descending else value.min()).collect()
-    place = np.empty(len(groups), np.intp)
-    place[firsts.get_column("group").to_numpy()] = np.arange(len(groups))
-    return groups, firsts.get_column("value").gather(place).alias(column.name)
+    place[firsts.get_column("group").to_numpy()] = frame.height + np.arange(firsts.height)
+    every = pl.concat([column, firsts.get_column("value").alias(column.name)])
+    return groups, at(every, place)
 
 
 def _reaching(spine: Spine, keys: KeyColumns, frame: pl.DataFrame, order: Order, count: int) -> Index:

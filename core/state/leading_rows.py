@@ -21,13 +21,27 @@ from .spine import Spine
 
 
 def leading_rows(spine: Spine, keys: Keys) -> KeyRows:
-    """Return the first row of each of these keys. Cost: a look-up of each key in every run."""
-    return _leading(spine, spine.runs, keys)
+    """Return the first row of each of these keys as of the last commit. Cost: a look-up of each key in every run.
+
+    None if the same keys were looked up just before in this epoch, as by the operator that stages it.
+    """
+    looked_up = spine.looked_up
+    if looked_up is None or not _are_same(looked_up[0], keys):
+        looked_up = spine.looked_up = keys, _leading(spine, spine.runs, keys)
+    return looked_up[1]
+
+
+def _are_same(ones: Keys, others: Keys) -> bool:
+    return (
+        len(ones) == len(others)
+        and np.array_equal(ones.first, others.first)
+        and np.array_equal(ones.seconds(), others.seconds())
+    )
 
 
 def leading_change(spine: Spine, keys: Keys, delta: Run) -> tuple[KeyRows, KeyRows]:
     """Return the first row of each of these keys before an epoch that adds a run, and after it. Cost: as for ``leading_rows``."""
-    before, moved = _leading(spine, spine.runs, keys), _leading(spine, (delta,), keys)
+    before, moved = leading_rows(spine, keys), _leading(spine, (delta,), keys)
     if not len(moved.owners):
         return before, before
     entry = np.full(len(keys), -1)

@@ -22,6 +22,7 @@ from ..data.columns.marks import marks_of
 from ..data.delta import Delta
 from ..data.schema import DIFF
 from .gradual import AT_ONCE
+from .key_rows import KeyRows
 from .merger import Merger, add_totals
 from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
@@ -103,6 +104,7 @@ class Spine(Totals):
         self._chunk: Chunk | None = None  # The runs that are staged, and the rows that are to wait.
         self._looks: int | None = None  # How many entries may go on waiting; None: all.
         self._whole: tuple[Run, Run] | None = None  # All entries before this epoch, and after it.
+        self.looked_up: tuple[Keys, KeyRows] | None = None  # The last ``leading_rows`` since the last commit.
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -113,6 +115,7 @@ class Spine(Totals):
         own = copy.copy(self)
         own.version, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
         own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
+        own.looked_up = None
         own.touched = own._wasted = 0
         return own
 
@@ -270,7 +273,7 @@ class Spine(Totals):
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted, self._settled, self._whole = 0, None, None
+        self._wasted, self._settled, self._whole, self.looked_up = 0, None, None, None
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
