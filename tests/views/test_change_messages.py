@@ -380,3 +380,29 @@ def test_types_that_are_not_read_from_json_are_refused_where_they_are_declared(d
         PlanError, match=r"column 'x' is .*, which a message in JSON has no form for; declare another"
     ):
         ec.Engine().source("a", {"id": pl.Int64, "x": dtype}, kind="upsert", key="id", format=ec.Debezium())
+
+
+def test_a_change_feed_takes_the_changes_of_a_view() -> None:
+    engine, other = ec.Engine(), ec.Engine()
+    words = engine.source("words", {"word": pl.String}, kind="diffs")
+    counts = engine.view("counts", words.group_by("word").agg(n=pl.len()))
+    for rows in ({"word": ["a", "b", "a"]}, {"word": ["a", "b"], "_diff": [1, -1]}):
+        words.push(rows)
+    feed = other.source("feed", counts.schema, kind="diffs", format=ec.ChangeFeed())
+    copy = other.view("copy", feed)
+    for changes in counts.changes():
+        feed.push(changes)
+    assert copy.read().rows() == counts.read().rows() == [("a", 3)]
+    for changes in counts.changes():
+        feed.push([{**row, "n": row["n"] + 10} for row in changes.iter_rows(named=True)])
+    assert sorted(copy.read().rows()) == [("a", 3), ("a", 13)]
+
+
+def test_a_column_of_the_rows_that_is_named_as_those_of_changes_stays_one() -> None:
+    engine = ec.Engine()
+    feed = engine.source("feed", {"_change": pl.String}, kind="diffs", format=ec.ChangeFeed())
+    kept = engine.view("kept", feed)
+    feed.push({"_change": ["delete"], "_change_type": ["insert"]})
+    assert kept.read().rows() == [("delete",)]
+    with pytest.raises(ec.InputError, match=r"'_change_type' is missing.*which view.changes.. names _change"):
+        feed.push({"_change": ["delete"]})

@@ -9,7 +9,7 @@ import polars as pl
 
 from evercurrent.core.data.columns.kernels import Mask
 from evercurrent.core.data.errors import PlanError
-from evercurrent.core.data.schema import listed
+from evercurrent.core.data.schema import EPOCH, listed
 from evercurrent.core.data.tags import tagged
 
 from .change_formats import ONLY_INSERTS, Changed, ChangeFormat, Decoded, have_values, refused_of, rows_of
@@ -19,6 +19,9 @@ OTHER_TYPE = "_change_type is none of insert, update_preimage, update_postimage 
 
 CHANGE_TYPE = "_change_type"
 """The column in which Delta's change data feed marks what a row is."""
+
+CHANGE = "_change"
+"""The column in which change rows of a view have the same."""
 
 COMMIT_COLUMNS = ("_commit_version", "_commit_timestamp")
 """Columns of that feed that a source may declare."""
@@ -122,7 +125,7 @@ def other_keys(before: pl.DataFrame, after: pl.DataFrame, keys: tuple[str, ...])
 @tagged("views.connectors:ChangeFeed")
 @dataclass(frozen=True, slots=True)
 class ChangeFeed(ChangeFormat):
-    """The change data feed of Delta Lake: rows with ``_change_type``.
+    """The change data feed of Delta Lake: rows with ``_change_type``; or the ``changes`` of a view, which name it ``_change``.
 
     ``insert`` and ``update_postimage`` add the row, ``update_preimage`` and ``delete`` take it back. It is for a source of kind
     "diffs", for which the order of rows does not matter: Delta orders commits, and not the rows of one.
@@ -168,12 +171,18 @@ class ChangeFeed(ChangeFormat):
 
     def is_ignored(self, column: str) -> bool:
         """See ``ChangeFormat.is_ignored``."""
-        return column in COMMIT_COLUMNS
+        return column in (*COMMIT_COLUMNS, EPOCH)
+
+    def with_columns(self, into: Changed, frame: pl.DataFrame) -> pl.DataFrame:
+        """See ``ChangeFormat.with_columns``; rows of ``view.changes()`` have another name for the kind of change."""
+        if CHANGE in frame.columns and CHANGE not in into.schema and CHANGE_TYPE not in frame.columns:
+            frame = frame.rename({CHANGE: CHANGE_TYPE})
+        return ChangeFormat.with_columns(self, into, frame)
 
     @property
     def way_out(self) -> str:
         """See ``ChangeFormat.way_out``."""
-        return "read the table with option readChangeFeed, and select the declared columns and _change_type"
+        return "read the table with option readChangeFeed, and select the declared columns and _change_type, which view.changes() names _change"
 
     def decoded(self, into: Changed, messages: pl.DataFrame) -> Decoded:
         """See ``ChangeFormat.decoded``."""

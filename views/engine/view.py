@@ -203,7 +203,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
 
         ``_change`` is "insert", "delete", "update_preimage" or "update_postimage". An update is a deletion and
         an insertion with equal ``key``. Without ``key`` that is the key of a view that is a grouping or an
-        upsert source; for any other there are no updates.
+        upsert source; for any other there are no updates. A source with ``format=ec.ChangeFeed()`` takes these rows.
 
         Raises:
             PlanError: a key is not a column of the view.

@@ -6,8 +6,7 @@ import polars as pl
 
 from evercurrent.core.data.schema import DIFF
 
-CHANGE = "_change"
-"""The column of change rows that holds the kind of change."""
+from ..connectors.change_rows import CHANGE
 
 
 def change_rows(frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
