@@ -14,7 +14,7 @@ from ..data.columns.kernels import Index, Ints, Keys, at, frame_of, gather, keep
 from ..data.columns.order_words import has_order_word, order_words
 from ..data.delta import Delta
 from ..data.schema import DIFF, Order
-from .leading_rows import come_before, leading_rows
+from .leading_rows import come_before
 from .lookup import first_rows, rows_change
 from .partitioning import KeyColumns
 from .run import Layout, Run, empty_run, make_run, run_of_entries, run_of_rows
@@ -25,6 +25,8 @@ FEW = 256
 
 SCANNED = (pl.String, pl.Binary, pl.Decimal, pl.Int128, pl.UInt128)
 """Types without order words whose greatest and least values polars finds in a pass."""
+
+NO_ROWS = pl.DataFrame()
 
 FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """The least and the greatest word."""
@@ -77,13 +79,15 @@ def _reaching_rows(spine: Spine, keys: KeyColumns, delta: Delta, count: int) -> 
         rows = _scanned(spine, keys, looked_at, order, count)
     else:
         return first_among(keys, delta.frame, order, count)
+    if not len(rows):
+        return NO_ROWS
     return (delta if len(rows) == len(delta) else delta.take(rows)).frame
 
 
 def _replaced(spine: Spine, keys: Keys, first: pl.DataFrame) -> Run:
     """Return the first of new rows of each of these keys, where it comes before the row that is there, minus that row."""
     layout = spine.layout
-    held = leading_rows(spine, keys)
+    held = first_rows(spine, keys, 1)
     is_moved = np.ones(len(keys), np.bool_)
     is_before = come_before(layout, gather(first, held.owners), held.payload)
     is_moved[held.owners] = is_before

@@ -21,33 +21,19 @@ from .spine import Spine
 
 
 def leading_rows(spine: Spine, keys: Keys) -> KeyRows:
-    """Return the first row of each of these keys as of the last commit. Cost: a look-up of each key in every run.
-
-    None if the same keys were looked up just before in this epoch, as by the operator that stages it.
-    """
-    looked_up = spine.looked_up
-    if looked_up is None or not _are_same(looked_up[0], keys):
-        looked_up = spine.looked_up = keys, _leading(spine, spine.runs, keys)
-    return looked_up[1]
+    """Return the first row of each of these keys as of the last commit. Cost: a look-up of each key in every run."""
+    return _leading(spine, spine.runs, keys)
 
 
-def _are_same(ones: Keys, others: Keys) -> bool:
-    return (
-        len(ones) == len(others)
-        and np.array_equal(ones.first, others.first)
-        and np.array_equal(ones.seconds(), others.seconds())
-    )
-
-
-def leading_change(spine: Spine, keys: Keys, delta: Run) -> tuple[KeyRows, KeyRows]:
-    """Return the first row of each of these keys before an epoch that adds a run, and after it. Cost: as for ``leading_rows``."""
-    before, moved = leading_rows(spine, keys), _leading(spine, (delta,), keys)
+def leading_change(spine: Spine, keys: Keys, before: KeyRows, delta: Run) -> KeyRows:
+    """Return the first row of each of these keys after an epoch that adds a run, given those before it. Cost: a look-up in that run."""
+    moved = _leading(spine, (delta,), keys)
     if not len(moved.owners):
-        return before, before
+        return before
     entry = np.full(len(keys), -1)
     entry[before.owners] = np.arange(len(before.owners))
     entry[moved.owners] = len(before.owners) + np.arange(len(moved.owners))
-    return before, _rows_of(entry, stack([before.payload, moved.payload]))
+    return _rows_of(entry, stack([before.payload, moved.payload]))
 
 
 def come_before(layout: Layout, ones: pl.DataFrame, others: pl.DataFrame) -> Mask:

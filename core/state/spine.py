@@ -104,7 +104,7 @@ class Spine(Totals):
         self._chunk: Chunk | None = None  # The runs that are staged, and the rows that are to wait.
         self._looks: int | None = None  # How many entries may go on waiting; None: all.
         self._whole: tuple[Run, Run] | None = None  # All entries before this epoch, and after it.
-        self.looked_up: tuple[Keys, KeyRows] | None = None  # The last ``leading_rows`` since the last commit.
+        self.looked_up: tuple[int, Keys, KeyRows] | None = None  # The last ``first_rows`` of this version.
         self._delta: Run | None = self._nothing
         """What this epoch adds; None while it is only ``change``."""
         self.change: pl.DataFrame | None = None
@@ -114,8 +114,7 @@ class Spine(Totals):
         """Return a copy of the spine for a reader, at this version. No run is copied."""
         own = copy.copy(self)
         own.version, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
-        own._delta, own.change, own._chunk, own._looks = self._nothing, None, None, None
-        own.looked_up = None
+        own._delta, own.change, own._chunk, own._looks, own.looked_up = self._nothing, None, None, None, None
         own.touched = own._wasted = 0
         return own
 
@@ -264,7 +263,7 @@ class Spine(Totals):
         if self._staged is None and self._settled is not None:
             self.version.settle(self._settled)
         if self._staged is not None:
-            self.version = self._staged
+            self.version, self.looked_up = self._staged, None
             # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
             del self._merges[: self._merges_seen]
         if self._wasted:
@@ -273,7 +272,7 @@ class Spine(Totals):
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted, self._settled, self._whole, self.looked_up = 0, None, None, None
+        self._wasted, self._settled, self._whole = 0, None, None
         if self._staged is not None:
             self._staged, self._added, self._chunk, self._looks = None, (), None, None
             self._delta, self.change = self._nothing, None
@@ -348,12 +347,13 @@ class Spine(Totals):
         for run in runs if "totals" not in facts else ():
             add_totals(totals, run)
         self.version = Version((runs, ()), totals, facts.get("attempt_after", 0), facts.get("wasted", 0))
+        self.looked_up = None
         self.discard()
         forget_lost(self._merges)
 
     def share(self, version: Version) -> None:
         """Become a version of another spine with the same layout. Nothing is copied, sorted or merged. Cost: none."""
-        self.version = version.shared()
+        self.version, self.looked_up = version.shared(), None
         self.discard()
 
     def columns_of(self, piece: Run) -> pl.DataFrame:
