@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,13 @@ from polars.testing import assert_frame_equal
 
 import evercurrent as ec
 from edge_values import VALUES
+from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.operators.arrange import Arrange
 from evercurrent.core.state import first_rows
+from evercurrent.core.state.lookup import first_rows as first_rows_of
+from evercurrent.core.state.partitioning import KeyColumns
+from evercurrent.core.state.run import Layout, run_of_rows
+from evercurrent.core.state.spine import Spine
 from evercurrent.views.plan.plan import Plan
 from strategies import of_profile
 
@@ -315,3 +321,48 @@ def test_explain_names_the_arrangement() -> None:
     engine = ec.Engine()
     declared(engine, "diffs", pl.Int64, count=3, keys=("k",))
     assert "arrange by k, order x" in engine.explain(circuit=True)
+
+
+SINGLE = pl.Schema({"k": pl.Int64(), "x": pl.Int64(), DIFF: pl.Int64()})
+
+
+def filled(rows: list[tuple[int, int, int]]) -> Spine:
+    """A state of rows by key, in the order of x."""
+    keys = KeyColumns.of(("k",))
+    spine = Spine(Layout(pl.Schema({"x": pl.Int64()}), by_row=True, order=(Order("x"),)), keys=keys)
+    staged(spine, rows)
+    spine.commit()
+    return spine
+
+
+def staged(spine: Spine, rows: list[tuple[int, int, int]]) -> None:
+    frame = pl.DataFrame(rows, SINGLE, orient="row")
+    spine.stage(run_of_rows(spine.layout, KeyColumns.of(("k",)), frame))
+
+
+def looked_up(spine: Spine, *keys: int, count: int = 1) -> list[int]:
+    words = spine.words_of(pl.DataFrame({"k": keys}))
+    return first_rows_of(spine, words.take(np.argsort(words.first)), count).payload["x"].to_list()
+
+
+def test_what_was_looked_up_is_that_of_the_same_keys_count_and_state() -> None:
+    spine = filled([(1, 5, 1), (1, 6, 1), (2, 7, 1)])
+    assert looked_up(spine, 1) == looked_up(spine, 1) == [5]
+    assert looked_up(spine, 2) == [7]
+    assert looked_up(spine, 1, count=2) == [5, 6]
+    assert looked_up(spine, 1) == [5]
+    staged(spine, [(1, 4, 1)])
+    assert looked_up(spine, 1) == [5]  # As of the last commit.
+    spine.discard()
+    assert looked_up(spine, 1) == [5]
+    staged(spine, [(1, 4, 1)])
+    version = spine.version
+    spine.commit()
+    assert looked_up(spine, 1) == [4]
+    assert looked_up(spine.at(version), 1) == [5]
+    assert looked_up(spine, 1) == [4]
+    other = filled([(1, 9, 1)])
+    spine.share(other.version)
+    assert looked_up(spine, 1) == [9]
+    spine.restore(filled([(1, 3, 1)]).saved())
+    assert looked_up(spine, 1) == [3]
