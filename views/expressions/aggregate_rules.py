@@ -14,6 +14,9 @@ from .polars_writer import write
 from .rowwise import Obstacle
 from .tree import Call, Node, without_renaming
 
+MOST_DIGITS = 38
+"""Of a decimal; the product of no values is 1, which does not fit if all are after the point."""
+
 _NOT_NUMBERS: Obstacle = ("it aggregates numbers, and its values are not numbers", "cast them first")
 _NOT_BOOLEAN: Obstacle = (
     "it aggregates Booleans, and its values are not Booleans",
@@ -53,6 +56,23 @@ def _mean(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) 
     mean = parts.additive("mean", rows.masked.cast(pl.Int64), pl.Float64())
     unit = 86_400_000_000 if parts.row_dtype(rows.value) == pl.Date else 1
     return (mean * unit).cast(pl.Int64).cast(dtype)
+
+
+def _product(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> None:
+    """Refuse a product of which polars fails with any values; others are computed of all rows."""
+    values = parts.row_dtype(rows.value)
+    if values == pl.UInt128:
+        parts.refuse(
+            ("polars cannot compute the product of UInt128", "cast the column to Int128 or Float64"), node
+        )
+    if isinstance(values, pl.Decimal) and values.scale == MOST_DIGITS:
+        parts.refuse(
+            (
+                "polars cannot compute the product of decimals without a digit before the point",
+                "cast the column to Float64",
+            ),
+            node,
+        )
 
 
 def _var(parts: AggregateCompiler, rows: Rows, node: Node, dtype: pl.DataType) -> pl.Expr:
@@ -233,6 +253,7 @@ RULES = Rules(
         "has_nulls": _has_nulls,
         "sum": _sum,
         "mean": _mean,
+        "product": _product,
         "var": _var,
         "std": _std,
         "any": _any,

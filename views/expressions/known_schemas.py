@@ -17,6 +17,7 @@ from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame
 
 from .polars_tree import Expression
+from .sample_rows import require_computable
 from .showing import About
 
 MOST = 2000
@@ -71,7 +72,9 @@ def selected_schema(about: About | str, schema: pl.Schema, expression: Expressio
     def find() -> pl.Schema:
         if _is_quantile_of_dates(schema, expression):
             return resolved(about, lambda: empty_frame(schema).lazy().select(expr))
-        return evaluated(about, schema, lambda frame: frame.select(expr))
+        types = evaluated(about, schema, lambda frame: frame.select(expr))
+        require_computable(about, schema, expression)
+        return types
 
     return known_schema("select", schema, expression.form, find)
 

@@ -166,10 +166,15 @@ class Expression:
         return tree
 
     @property
+    def calls_python(self) -> bool:
+        """Return whether a function of Python is, or may be, part of the expression."""
+        return self.form is None or _PYTHON in self.form
+
+    @property
     def without_python_renaming(self) -> Expression:
         """Return the expression without ``name.map(function)`` on top, which cannot be written where the rest can."""
         plain = self
-        while plain.form is None or _PYTHON in plain.form:
+        while plain.calls_python:
             inputs = plain.expr.meta.pop()
             if len(inputs) != 1 or not inputs[0].meta.undo_aliases().meta.eq(plain.expr.meta.undo_aliases()):
                 break

@@ -76,7 +76,7 @@ class RowExpressions:
             if error is not None and self._shown is not None:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 row = failing_row(
-                    frame.select(expr.meta.root_names()),
+                    frame.select(list(dict.fromkeys(expr.meta.root_names()))),
                     lambda rows, expr=expr: _error_of(rows, expr) is not None,  # type: ignore[misc]
                 )
                 ways_out = [f"; {way}" for part, way in _WAYS_OUT.items() if part in reason]
