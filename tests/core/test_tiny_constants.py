@@ -39,6 +39,7 @@ import evercurrent.core.state.row_merge as row_merge_module
 import evercurrent.core.state.run as run_module
 import evercurrent.core.state.run_merge as run_merge_module
 import evercurrent.core.state.waiting as waiting_module
+import evercurrent.views.dataframe.accepted_rows as accepted_rows_module
 from colliding import colliding
 from evercurrent.core.data.columns.directory import Directory, GrowingDirectory, _starts
 from evercurrent.core.data.columns.kernels import Index, Keys, Words
@@ -79,6 +80,7 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     row_merge_module: ("FEW_ENTRIES", "SEARCHED"),
     windows_module: ("MANY_ROWS",),
     policy_module: ("FLOOR", "FAN"),
+    accepted_rows_module: ("FEW_ROWS",),
 }
 
 MANY = 2**40
@@ -106,7 +108,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
     },
     "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
     "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2, "PACKED_FROM": 0},
-    "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0},
+    "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0, "FEW_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
 }
 

@@ -213,7 +213,7 @@ def test_columns_that_are_copied_when_they_are_read_can_be_written_over(
     name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine whose pushed frames are overwritten at once, or by a subscriber, has the results of one whose frames are left alone."""
-    monkeypatch.setattr(accepted_rows_module, "MANY_ROWS", 0)
+    monkeypatch.setattr(accepted_rows_module, "FEW_ROWS", 0)
     options_of: dict[str, dict[str, Any]] = {
         "recorded": {"record": True},
         "checkpoint": {"checkpoint": tmp_path / "kept", "record": True},
@@ -277,7 +277,7 @@ def test_diffs_are_copied_although_all_of_them_are_one() -> None:
 
 def test_what_an_epoch_that_fails_was_given_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory of a frame that was refused can be overwritten and pushed again."""
-    monkeypatch.setattr(accepted_rows_module, "MANY_ROWS", 0)
+    monkeypatch.setattr(accepted_rows_module, "FEW_ROWS", 0)
     engine = ec.Engine()
     rows = engine.source("rows", {"k": pl.Int64, "x": pl.Int64})
     view = engine.view("view", rows.group_by("k").agg(pl.col("x").cast(pl.Int8).sum()))

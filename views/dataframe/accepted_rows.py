@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from evercurrent.core.data.columns.kernels import MANY_ROWS, Ints, frame_of
+from evercurrent.core.data.columns.kernels import Ints, frame_of
 from evercurrent.core.data.columns.lossless import LossyValueError, exactly
 from evercurrent.core.data.columns.ownership import PushedColumns, owned_columns
 from evercurrent.core.data.columns.whole_columns import ones
@@ -24,6 +24,9 @@ from .source import Source
 DIFF_LIMIT = 2**31
 """Diffs from this size on are refused: sums of that many rows could not be kept exactly."""
 
+FEW_ROWS = 16
+"""Up to so many rows are copied at once: that takes no longer than to copy only the columns that somebody reads."""
+
 NARROW = (pl.Int64, pl.Int32, pl.Int16, pl.Int8, pl.UInt32, pl.UInt16, pl.UInt8)
 """Types of whole numbers that are all in Int64."""
 
@@ -31,7 +34,7 @@ NARROW = (pl.Int64, pl.Int32, pl.Int16, pl.Int8, pl.UInt32, pl.UInt16, pl.UInt8)
 def accepted(source: Source, data: Any, may_stay: Callable[[], bool] | None = None) -> Delta:
     """Return a pushed frame as a delta, with its columns in the order of the source.
 
-    Where they ``may_stay``, many rows of a frame of polars are left where they are: the delta has ``pushed_columns``, which are the
+    Where they ``may_stay``, all but a few rows of a frame of polars are left where they are: the delta has ``pushed_columns``, which are the
     caller's to ``own`` in time. All others are copied as soon as they are checked.
 
     Raises:
@@ -44,7 +47,7 @@ def accepted(source: Source, data: Any, may_stay: Callable[[], bool] | None = No
         pushed = PushedFrame(decoded.rows, "polars", {})
     elif not isinstance(data, pl.DataFrame):
         pushed = pushed_frame(where, source.read_as, data)
-    elif data.height > MANY_ROWS and may_stay is not None and may_stay():
+    elif data.height > FEW_ROWS and may_stay is not None and may_stay():
         pushed = PushedFrame(data.rechunk(), "polars", {}, "left")
     else:
         pushed = PushedFrame(data, "polars", {}, "shared")

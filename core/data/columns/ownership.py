@@ -3,7 +3,7 @@
 Changes that are made through polars do not affect clones of a frame: setting a cell, adding a column or appending to a
 series. But polars uses the memory of numpy arrays, Arrow buffers and columns of pandas without a copy, and their owner can
 go on writing there. Such a frame cannot be detected, so the values are copied: 200,000 rows of a column in 50 us to 0.3 ms.
-Of many rows each column is copied when an operator first reads it (``PushedColumns``), so that others are not copied.
+Of all but a few rows each column is copied when an operator first reads it (``PushedColumns``), so that others are not copied.
 """
 
 from __future__ import annotations
