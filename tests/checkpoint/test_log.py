@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import os
 import re
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -475,6 +477,34 @@ def test_a_folder_of_something_else_is_refused() -> None:
         CheckpointError, match=r"neither empty nor a checkpoint: it holds .*a.txt.* and 1 more"
     ):
         assert CommitLog(store).last
+
+
+def test_what_is_below_a_folder_that_is_no_checkpoint_is_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        below = tmp_path / "home" / f"user {number}"
+        below.mkdir(parents=True)
+        (below / "notes.txt").touch()
+    (tmp_path / "media" / "empty").mkdir(parents=True)
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr" / "loop").symlink_to("loop")
+    (tmp_path / ".hidden").touch()
+    (tmp_path / "a.txt").touch()
+    folders: list[str] = []
+    scandir = os.scandir
+
+    def counting(path: str) -> Any:
+        folders.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counting)
+    with pytest.raises(
+        CheckpointError, match=r"neither empty nor a checkpoint: it holds 'a.txt', 'home/', 'usr/'; give"
+    ):
+        assert CommitLog(LocalStore(tmp_path)).last
+    assert len(folders) < 8
+    assert CommitLog(LocalStore(tmp_path / "media")).last is None
 
 
 def test_what_a_first_commit_that_failed_has_left_is_room_for_another() -> None:

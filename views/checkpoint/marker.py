@@ -10,7 +10,7 @@ from evercurrent.core.data.columns.key_hash import FIRST_MARK, OF_POLARS, OURS, 
 from evercurrent.core.data.errors import CheckpointError, CorruptFileError, MissingFileError, NameTakenError
 from evercurrent.core.data.schema import listed
 
-from ..store import Store
+from ..store import LocalStore, Store
 from .commits import JsonObject, versions
 from .piece_files import unlike
 from .record_files import FORMAT, encoded, is_intact
@@ -44,7 +44,8 @@ def is_checkpoint(store: Store) -> bool:
     try:
         data = store.read(MARKER).to_pybytes()
     except MissingFileError:
-        names = [each.name for each in store.list()]
+        # There may be a whole disk below a folder that is no checkpoint.
+        names = store.list_top() if isinstance(store, LocalStore) else [each.name for each in store.list()]
         if not any(name == MARKER or name.startswith(COMMITS) for name in names):
             _require_room(store, names)
             _require_apart(store)

@@ -137,6 +137,27 @@ class LocalStore:
                 (each for each in files if each.name.startswith(prefix)), key=lambda each: each.name
             )
 
+    def list_top(self) -> Sequence[str]:
+        """Return the names of the files at the top, and those of the folders there that hold a file somewhere, with a slash.
+
+        Cost: that of the top and of empty folders; of a folder only the first file is looked for.
+        """
+        with refusing(self.url, "", "listed"):
+            try:
+                entries = os.scandir(self.url)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            with entries:
+                names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+            return sorted(name for name in names if not is_own(name) and self._holds_any(name))
+
+    def _holds_any(self, name: str) -> bool:
+        """Return whether this is a file, or a folder that holds one, or one that cannot be looked into."""
+        try:
+            return not name.endswith("/") or next(_below(f"{self.url}/{name}", name), None) is not None
+        except OSError:
+            return True
+
     def delete(self, name: str) -> None:
         """See ``Store.delete``."""
         self.delete_all([name])
