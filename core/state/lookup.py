@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from ..data.columns.kernels import Index, Ints, Keys, expand, gather, stack
-from ..data.schema import DIFF
+from ..data.schema import DIFF, empty_frame
 from .key_rows import KeyRows as KeyRows
 from .leading_rows import leading_change, leading_rows
-from .run import Layout, Run, empty_run, make_run
+from .run import Layout, Run, equal_entries
 from .run_merge import words_of_parts
 from .spine import Spine
 
@@ -84,8 +86,8 @@ def _all(spine: Spine, keys: Keys, delta: Run | None, moments: Sequence[str]) ->
     read = _read(spine, delta, keys, np.arange(len(keys)), None, moments)
     at_moments = []
     for moment in moments:
-        diffs = _column(read, moment)
-        at_moments.append(_select(read, np.flatnonzero(diffs > 0), diffs))
+        diffs = read.column(moment)
+        at_moments.append(read.select(np.flatnonzero(diffs > 0), diffs))
     return at_moments
 
 
@@ -112,10 +114,36 @@ def _together(layout: Layout, parts: Sequence[KeyRows]) -> KeyRows:
     return KeyRows(owners[order], payload, np.concatenate([part.diffs for part in parts])[order])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Entries of some keys, equal ones added up, in the order of their keys and then of the layout.
+
+    ``owners`` are the positions of their keys, ``places`` those of their rows among the ``rows`` that were read.
+    """
+
+    owners: Index
+    places: Index
+    rows: pl.DataFrame
+    sums: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self.owners)
+
+    def column(self, name: str) -> Ints:
+        """Return an additive column; one that is not there is zero."""
+        column = self.sums.get(name)
+        return np.zeros(len(self), np.int64) if column is None else column
+
+    def select(self, entries: Index, diffs: Ints) -> KeyRows:
+        """Return the rows of these entries, with these of the diffs."""
+        return KeyRows(self.owners[entries], gather(self.rows, self.places[entries]), diffs[entries])
+
+
 def _read(
     spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None, moments: Sequence[str]
-) -> Run:
-    """Return the entries of the chosen keys as one run whose key is the position of the key."""
+) -> _Entries:
+    """Return the entries of the chosen keys, without those whose sums are zero."""
     chosen_keys = keys if len(chosen) == len(keys) else keys.take(chosen)
     owners, payloads, entries, diffs, before, cuts, later = [], [], [], [], [], [], []
     for run in spine.runs if delta is None else (*spine.runs, delta):
@@ -138,7 +166,7 @@ def _read(
         cuts.append(none if run is delta else cut)
         later.append(cut if run is delta else none)
     if not owners:
-        return empty_run(spine.layout)
+        return _Entries(np.zeros(0, np.intp), np.zeros(0, np.intp), empty_frame(spine.layout.payload), {})
     spine.touched += sum(map(len, owners))
     numbered = Keys(np.concatenate(owners).astype(np.uint64))
     sums = {DIFF: np.concatenate(diffs)}
@@ -147,53 +175,49 @@ def _read(
         sums |= {BEFORE: np.concatenate(before)}
     if delta is not None and take is not None:
         sums |= {CUT_AFTER: np.concatenate(later)}
-    payload = stack(payloads)
-    return make_run(spine.layout, numbered, payload, sums, words_of_parts(payload, entries))
+    rows = stack(payloads)
+    segments, numbered, _ = equal_entries(spine.layout, numbered, rows, words_of_parts(rows, entries))
+    totals = {name: segments.sums(column) for name, column in sums.items()}
+    there = np.logical_or.reduce([column != 0 for column in totals.values()]).nonzero()[0]
+    of_entries = {name: column[there] for name, column in totals.items() if column.any()}
+    places = segments.first_entries[there]
+    return _Entries(numbered.first[there].astype(np.intp), places, rows, of_entries)
 
 
 def _settle(
-    read: Run, moments: Sequence[str], pending: Index, size: int, count: int
+    read: _Entries, moments: Sequence[str], pending: Index, size: int, count: int
 ) -> tuple[list[KeyRows], Index]:
     """Return the rows that are final at each moment, and the keys that have to be read further.
 
     A row is final if it is not behind an entry at which a run was cut: that run may hold entries
     that come before it, or that cancel it.
     """
-    owners = read.keys.first.astype(np.intp)
-    committed = _frontier(read, owners, size, (CUT,))
+    owners = read.owners
+    committed = _frontier(read, size, (CUT,))
     settled = np.ones(size, np.bool_)
     taken_counts = []
     for moment in moments:
         after = moment == DIFF and CUT_AFTER in read.sums
-        frontier = _frontier(read, owners, size, (CUT, CUT_AFTER)) if after else committed
+        frontier = _frontier(read, size, (CUT, CUT_AFTER)) if after else committed
         certain = np.arange(len(read)) <= frontier[owners]
-        places = np.where(certain, np.maximum(_column(read, moment), 0), 0)
+        places = np.where(certain, np.maximum(read.column(moment), 0), 0)
         running = np.cumsum(places)
         total = np.bincount(owners, places, size).astype(np.int64)
         settled &= (frontier == len(read)) | (total >= count)
         before = np.cumsum(total) - total
         left = count - (running - places - before[owners])
         taken_counts.append(np.maximum(np.minimum(left, places), 0))
-    final_rows = [_select(read, np.flatnonzero((part > 0) & settled[owners]), part) for part in taken_counts]
+    final_rows = [read.select(np.flatnonzero((part > 0) & settled[owners]), part) for part in taken_counts]
     return final_rows, pending[~settled[pending]]
 
 
-def _frontier(read: Run, owners: Index, size: int, columns: tuple[str, ...]) -> Index:
+def _frontier(read: _Entries, size: int, columns: tuple[str, ...]) -> Index:
     """Return for each key the first entry at which a run was cut, by these columns; the end where none was."""
     frontier = np.full(size, len(read))
     for column in columns:
         if column in read.sums:
             cuts = np.flatnonzero(read.sums[column])[::-1]
             first = np.full(size, len(read))
-            first[owners[cuts]] = cuts
+            first[read.owners[cuts]] = cuts
             frontier = np.minimum(frontier, first)
     return frontier
-
-
-def _column(read: Run, name: str) -> Ints:
-    column = read.sums.get(name)
-    return np.zeros(len(read), np.int64) if column is None else column
-
-
-def _select(read: Run, entries: Index, diffs: Ints) -> KeyRows:
-    return KeyRows(read.keys.first[entries].astype(np.intp), gather(read.payload, entries), diffs[entries])

@@ -328,8 +328,16 @@ def make_run(
     if rows is None:
         groups = group(keys)
         return reduced(groups.keys, payload, sums.items(), None, groups)
+    segments, keys, rows = equal_entries(layout, keys, payload, rows)
+    return reduced(keys, payload, sums.items(), rows, segments)
+
+
+def equal_entries(
+    layout: Layout, keys: Keys, payload: pl.DataFrame, rows: RowWords
+) -> tuple[Segments, Keys, RowWords]:
+    """Return entries in the order of the layout, equal ones together, and the key and the words of the row of each segment. Cost: one sort."""
     if isinstance(rows, DeferredWords):
-        return _run_of_values(layout, keys, payload, sums, rows)
+        return *_equal_values(layout, keys, payload), rows
     order = entry_order(keys, payload, rows, layout.order)
     keys, rows = keys.take(order), rows.take(order)
     differs = differing(keys)
@@ -337,13 +345,11 @@ def make_run(
     starts = np.flatnonzero(differs)
     if len(starts) < len(order):
         keys, rows = keys.take(starts), rows.take(starts)
-    return reduced(keys, payload, sums.items(), rows, Segments(order, starts))
+    return Segments(order, starts), keys, rows
 
 
-def _run_of_values(
-    layout: Layout, keys: Keys, payload: pl.DataFrame, sums: Mapping[str, Ints], rows: DeferredWords
-) -> Run:
-    """Return what ``make_run`` does of rows in the order of all their values, none of them null: equal rows have the same order words."""
+def _equal_values(layout: Layout, keys: Keys, payload: pl.DataFrame) -> tuple[Segments, Keys]:
+    """Return the ``equal_entries`` of rows in the order of all their values, none of them null: equal rows have the same order words."""
     columns = [payload.get_column(order.column) for order in layout.order]
     descending = [order.descending for order in layout.order]
     entries = order_by_key(
@@ -355,9 +361,7 @@ def _run_of_values(
         values = order_words(column)[entries]
         differs[1:] |= values[1:] != values[:-1]
     starts = np.flatnonzero(differs)
-    if len(starts) < len(entries):
-        keys = keys.take(starts)
-    return reduced(keys, payload, sums.items(), rows, Segments(entries, starts))
+    return Segments(entries, starts), keys.take(starts) if len(starts) < len(entries) else keys
 
 
 def run_of_groups(groups: Groups, payload: pl.DataFrame, totals: Mapping[str, Ints]) -> Run:

@@ -20,7 +20,6 @@ from ...data.columns.kernels import (
     at,
     frame_of,
     gather,
-    keep,
     key_words,
     physical,
     stack,
@@ -207,13 +206,10 @@ class Panes(Operator):
         if not len(quiet):
             rows = all_rows(self.emitted, firing.keys)
             return rows, (quiet, rows.payload.head(0), rows.diffs[:0])
-        both = group(Keys.concat([firing.keys, quiet]))
-        rows = all_rows(self.emitted, both.keys)
-        owners = both.first_entries[rows.owners]
-        fires = owners < count
-        silent = ~fires
-        own = KeyRows(owners[fires], keep(rows.payload, fires), rows.diffs[fires])
-        return own, (quiet.take(owners[silent] - count), keep(rows.payload, silent), rows.diffs[silent])
+        rows = all_rows(self.emitted, Keys.concat([firing.keys, quiet]))
+        fire = int(np.searchsorted(rows.owners, count))
+        own = KeyRows(rows.owners[:fire], rows.payload.head(fire), rows.diffs[:fire])
+        return own, (quiet.take(rows.owners[fire:] - count), rows.payload.slice(fire), rows.diffs[fire:])
 
     def _equal(self, compares: Mask, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
         """Return which last panes equal the row that their window has now, among the windows that are to be compared."""
