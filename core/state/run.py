@@ -38,7 +38,7 @@ FURTHER_ENTRIES, DISTINCT_KEYS = 4, 8
 READ_ONCE_BELOW = 1 << 18
 """Runs of fewer entries have their directory on their first search: many are read from end to end, or merged, and never searched."""
 
-FEW = 64
+FEW = 256
 """Up to this many words are looked up without the directory: a binary search costs less than its steps."""
 
 
