@@ -74,7 +74,7 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     kernels: ("MANY_ROWS",),
     sorting: ("MANY_ROWS", "PACKED_FROM"),
     dense: ("BLOCK",),
-    directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "CHUNK", "BLOCK"),
+    directory_module: ("FROM", "FILTERED_BELOW", "STEPS", "FEW_AHEAD", "CHUNK", "BLOCK"),
     run_module: ("FEW", "FROM", "FURTHER_ENTRIES", "DISTINCT_KEYS"),
     run_merge_module: ("FEW_ENTRIES",),
     row_merge_module: ("FEW_ENTRIES", "SEARCHED"),
@@ -94,6 +94,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FROM": 1,
         "FEW": 0,
         "CHUNK": 2,
+        "FEW_AHEAD": 0,
         "FURTHER_ENTRIES": MANY,
         "DISTINCT_KEYS": MANY,
     },
@@ -104,6 +105,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FEW": 0,
         "FILTERED_BELOW": 0,
         "STEPS": 1,
+        "FEW_AHEAD": 0,
         "FURTHER_ENTRIES": 0,
     },
     "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
@@ -292,10 +294,11 @@ def test_a_directory_finds_what_bisection_finds(
     words: list[int], absent: list[int], steps: int, chunk: int
 ) -> None:
     held, targets = np.array(sorted(words), np.uint64), np.array([*absent, *words], np.uint64)
-    with patch.multiple(directory_module, FROM=1, STEPS=steps, CHUNK=chunk):
-        directory = Directory.of(held)
-        assert directory is not None
-        assert directory.search(held, targets).tolist() == np.searchsorted(held, targets).tolist()
+    for few in (0, 2, directory_module.FEW_AHEAD):
+        with patch.multiple(directory_module, FROM=1, STEPS=steps, FEW_AHEAD=few, CHUNK=chunk):
+            directory = Directory.of(held)
+            assert directory is not None
+            assert directory.search(held, targets).tolist() == np.searchsorted(held, targets).tolist()
     maybe = directory.maybe(targets)
     assert maybe is not None
     assert set(np.flatnonzero(np.isin(targets, held)).tolist()) <= set(maybe.tolist())
@@ -355,7 +358,7 @@ def test_runs_find_exactly_the_keys_that_they_hold(
 ) -> None:
     held, targets = sorted(held), sorted({*targets, *held[::2]})
     bounds = {"FROM": from_size, "FEW": few, "FURTHER_ENTRIES": further, "DISTINCT_KEYS": most}
-    with patch.multiple(directory_module, FROM=from_size), patch.multiple(run_module, **bounds):
+    with patch.multiple(directory_module, FROM=from_size, FEW_AHEAD=0), patch.multiple(run_module, **bounds):
         distinct = sorted(set(held))
         ones = {DIFF: np.ones(len(distinct), np.int64)}
         run = make_run(Layout(), keys_of(distinct), pl.DataFrame(), ones)

@@ -325,7 +325,7 @@ def ways(setting: str) -> Iterator[None]:
         patch.multiple(
             levels_module, FLOOR=1 if setting != "usual" else 512, FAN=2 if setting != "usual" else 4
         ),
-        patch.multiple(directory_module, FROM=1 if setting == "tiny" else 4096, STEPS=1),
+        patch.multiple(directory_module, FROM=1 if setting == "tiny" else 4096, STEPS=1, FEW_AHEAD=0),
         patch.multiple(run_module, FEW=0 if setting == "tiny" else 64),
         patch.multiple(grouping, SMALL=0 if setting == "tiny" else 256),
         patch.multiple(kernels, MANY_ROWS=1 if setting == "unpacked" else 4096),
