@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ...data.columns.kernels import Index, Ints, Mask, gather
+from ...data.columns.kernels import Index, Ints, Mask, frame_of, gather
 from ...data.delta import Delta
 from ...state.partitioning import KeyColumns
 from ..triggers.firing import Moves
@@ -88,9 +88,9 @@ class Changes:
     def _sessions(self, keys: Index, starts: Ints) -> pl.DataFrame:
         """Return sessions, given by the numbers of their keys and their starts, as the columns that identify them."""
         *names, start = self.ids
-        columns = pl.DataFrame([self.batch.frame.get_column(name) for name in names])
+        columns = frame_of([self.batch.frame.get_column(name) for name in names])
         named = gather(columns, self.batch.rows_of_keys[keys]).get_columns() if names else []
-        return pl.DataFrame([*named, pl.Series(start, starts).cast(self.ids[start])])
+        return frame_of([*named, pl.Series(start, starts).cast(self.ids[start])])
 
 
 def _differs(keys: Index, starts: Ints) -> Mask:

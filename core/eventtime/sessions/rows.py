@@ -10,7 +10,19 @@ import polars as pl
 
 from ...data.clock import Epoch
 from ...data.columns.grouping import group
-from ...data.columns.kernels import Index, Ints, Keys, Mask, Words, expand, gather, key_words, physical, stack
+from ...data.columns.kernels import (
+    Index,
+    Ints,
+    Keys,
+    Mask,
+    Words,
+    expand,
+    frame_of,
+    gather,
+    key_words,
+    physical,
+    stack,
+)
 from ...data.schema import DIFF
 from ...state.negative_counts import retracted_entries
 from ...state.partitioning import Route
@@ -79,13 +91,17 @@ class RowState:
         """
         names = [*self.spine.layout.payload] if whole else [*self._keys, self._time]
         owners, words, rows, diffs = [], [], [], []
+        lower, upper = np.empty(len(cells), np.intp), np.empty(len(cells), np.intp)
+        # Words that ascend are found in a third of the time.
+        order = cells.argsort()
+        least = (cells & ~LOW).take(order)
         for run in runs:
             if not len(run):
                 continue
-            lower, upper = run.within(cells & ~LOW, cells | LOW)
+            lower[order], upper[order] = run.within(least, least | LOW)
             positions, owner = expand(lower, upper)
             if len(positions):
-                payload = pl.DataFrame([run.payload.get_column(name) for name in names])
+                payload = run.payload if whole else frame_of([run.payload.get_column(name) for name in names])
                 owners.append(owner)
                 words.append(run.keys.take(positions))
                 rows.append(gather(payload, positions))

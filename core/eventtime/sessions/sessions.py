@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...data.clock import Clock, Now
-from ...data.columns.kernels import Ints, expand, stack
+from ...data.columns.kernels import Ints, expand, frame_of, stack
 from ...data.delta import Delta
 from ...data.tags import tagged
 from ...state.channels import Finding
@@ -100,7 +100,7 @@ class Sessions(Operator):
             return self._nothing
         batch = Batch.of(delta.frame, delta.diffs, self._keys, START, self._gap)
         words = self._cells.words(batch.keys.take(batch.key), batch.number)
-        rows = pl.DataFrame([batch.frame.get_column(name) for name in self.schema])
+        rows = frame_of([batch.frame.get_column(name) for name in self.schema])
         added = self._rows.run(now.epoch, batch.of_rows(words.first), rows, batch.diffs)
         if self._never_below_zero is not None:
             self._never_below_zero.require(*self._rows.counts_of_retracted(added))
@@ -137,7 +137,7 @@ class Sessions(Operator):
 
     def _with_start(self, rows: pl.DataFrame, starts: Ints) -> pl.DataFrame:
         column = pl.Series(START, starts).cast(self.schema[START])
-        return pl.DataFrame([column if one.name == START else one for one in rows.get_columns()])
+        return frame_of([column if one.name == START else one for one in rows.get_columns()])
 
     # Closing
 
