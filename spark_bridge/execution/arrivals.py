@@ -105,7 +105,7 @@ class Arrivals:
 
     def _tagged(self, name: str, frame: pl.DataFrame) -> pa.Table:
         own = list(self._columns).index(name)
-        rows = frame_to_spark_arrow(frame.select(list(self._columns[name])))
+        rows = frame_to_spark_arrow(frame.select(list(self._columns[name])), f"source {name!r}")
         # Not rows.to_struct_array(): pyarrow 18 has none of a table without rows.
         structs = [batch.to_struct_array() for batch in rows.to_batches()]
         packed = pa.chunked_array(structs, pa.struct(list(rows.schema)))

@@ -15,6 +15,7 @@ from evercurrent.views.partitioned.bucket_commits import PartitionedDeltas
 from evercurrent.views.partitioned.delta_frames import with_epoch
 from evercurrent.views.store import store_at
 
+from ..runtime.sentences import in_a_sentence
 from ..runtime.spark_frames import spark_frame
 from ..runtime.spark_types import frame_to_spark_arrow, spark_schema
 from .jobs import Setup
@@ -45,25 +46,28 @@ def delta_frames(
 
 def from_polars(spark: SparkSession, view: str, frame: pl.DataFrame) -> DataFrame:
     """Return a frame as a Spark DataFrame."""
-    return spark_frame(spark, frame_to_spark_arrow(frame), spark_schema(f"view {view!r}", frame.schema))
+    where = f"view {view!r}"
+    return spark_frame(spark, frame_to_spark_arrow(frame, where), spark_schema(where, frame.schema))
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadFiles:
+    where: str
     store: str
     refs: tuple[DeltaRef, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pieces = Pieces.of(store_at(self.store))
-        for number in _numbers(batches):
-            yield from frame_to_spark_arrow(pieces.read_delta(self.refs[number])).to_batches()
+        with in_a_sentence():
+            for number in _numbers(batches):
+                yield from frame_to_spark_arrow(pieces.read_delta(self.refs[number]), self.where).to_batches()
 
 
 def from_files(
     spark: SparkSession, view: str, store: str, refs: Sequence[DeltaRef], schema: pl.Schema
 ) -> DataFrame:
     """Return the rows of these deltas, read by Spark's tasks."""
-    return mapped(spark, view, len(refs), _ReadFiles(store, tuple(refs)), schema)
+    return mapped(spark, view, len(refs), _ReadFiles(f"view {view!r}", store, tuple(refs)), schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,11 @@ class _ReadContents:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         runner = self.setup.runner()
-        for bucket in _numbers(batches):
-            rows = runner.contents(self.view, bucket, self.commit.states)
-            if rows is not None and rows.height:
-                yield from frame_to_spark_arrow(rows).to_batches()
+        with in_a_sentence():
+            for bucket in _numbers(batches):
+                rows = runner.contents(self.view, bucket, self.commit.states)
+                if rows is not None and rows.height:
+                    yield from frame_to_spark_arrow(rows, f"view {self.view!r}").to_batches()
 
 
 def contents(spark: SparkSession, setup: Setup, view: str, commit: Commit, schema: pl.Schema) -> DataFrame:

@@ -19,12 +19,12 @@ from evercurrent.views.epochs.history import BEFORE_ALL
 from evercurrent.views.sinks.counted_rows import counted
 from evercurrent.views.store import store_at
 
+from ..runtime.sentences import in_a_sentence
 from ..runtime.spark_types import frame_to_spark_arrow
 from .change_types import with_change_types
 from .contents_partitions import Bucket, Summed, contents_partitions
 from .delta_options import ReadOptions
 from .epoch_filters import Span, narrowed
-from .sentences import in_a_sentence
 
 BEFORE_CONTENTS = BEFORE_ALL - 1
 """The offset before a first micro-batch that has the contents."""
@@ -93,7 +93,7 @@ class Reading:
         """Yield the rows of a partition; contents as those of an epoch, each row with its count, if one is given."""
         with in_a_sentence():
             for frame in self._frames(partition, epoch):
-                yield from frame_to_spark_arrow(frame.select(self.columns)).to_batches()
+                yield from frame_to_spark_arrow(frame.select(self.columns), self.options.where).to_batches()
 
     def _frames(self, partition: InputPartition, epoch: int | None) -> Iterator[pl.DataFrame]:
         if isinstance(partition, Bucket | Summed):

@@ -37,12 +37,12 @@ from evercurrent.core.data.schema import DIFF, EPOCH, listed
 from evercurrent.views.checkpoint import Commit
 from evercurrent.views.expressions.dtype_reading import dtype_of_text
 
+from ..runtime.sentences import in_a_sentence
 from ..runtime.spark_types import nullable_type, spark_schema
 from ..runtime.spark_versions import limits_batches, require_arrow_writers, spark_version
 from .change_types import CHANGE_TYPE
 from .delta_options import FORMAT, ReadOptions, forbid, read_options, require_writer_options
 from .delta_readers import BatchReader, ContentsReader, Reading, UnlimitedReader
-from .sentences import in_a_sentence
 
 
 class ViewDeltas(DataSource):

@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ..runtime.sentences import in_a_sentence
 from .delta_readers import BEFORE_CONTENTS, EpochReader, Offset, Reading
-from .sentences import in_a_sentence
 
 
 class LimitedReader(EpochReader, SupportsTriggerAvailableNow):

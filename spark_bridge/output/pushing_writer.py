@@ -27,9 +27,9 @@ from evercurrent.views.engine.engine import Engine
 from evercurrent.views.store import store_at
 from evercurrent.views.store.repeated_puts import put_own
 
+from ..runtime.sentences import in_a_sentence
 from ..runtime.spark_types import rows_from_arrow
 from .delta_options import FORMAT, WRITER_OPTIONS
-from .sentences import in_a_sentence
 
 QUERY = "sql.streaming.queryId"
 """The property of a task that has the id of its query, which the query keeps when it is started again."""

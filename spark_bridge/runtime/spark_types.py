@@ -19,6 +19,7 @@ from evercurrent.core.data.schema import EPOCH
 from evercurrent.views.connectors.arrow_tables import as_table
 
 from .list_offsets import with_offsets
+from .spark_times import require_times_fit
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -201,11 +202,15 @@ def arrow_schema(schema: Mapping[str, pl.DataType]) -> pa.Schema:
     )
 
 
-def frame_to_spark_arrow(frame: pl.DataFrame) -> pa.Table:
+def frame_to_spark_arrow(frame: pl.DataFrame, where: str = "rows for Spark") -> pa.Table:
     """Return rows as Arrow for Spark, with the types of ``arrow_schema``. Strings are copied, numbers shared.
 
     A gigabyte or more comes in several pieces.
+
+    Raises:
+        InputError: a time is further away than Spark's reach; names ``where``, the column and the value.
     """
+    require_times_fit(where, frame)
     target = arrow_schema(frame.schema)
     plain = frame.cast(
         {
