@@ -154,8 +154,10 @@ def expand(lower: Index, upper: Index) -> tuple[Index, Index]:
     ([3, 4, 7], [0, 0, 1])
     """
     counts = upper - lower
-    owners = np.repeat(np.arange(len(lower)), counts)
-    shift = lower - np.concatenate(([0], np.cumsum(counts)[:-1])) if len(lower) else lower
+    owners = np.arange(len(lower)).repeat(counts)
+    if not len(owners):
+        return owners, owners
+    shift = lower - (counts.cumsum() - counts)
     return np.arange(len(owners)) + shift[owners], owners
 
 

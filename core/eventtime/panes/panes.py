@@ -28,13 +28,13 @@ from ...data.delta import Delta
 from ...data.schema import DIFF
 from ...data.tags import tagged
 from ...state.channels import Finding, Lookup
-from ...state.lookup import KeyRows, all_rows
+from ...state.lookup import all_rows
 from ...state.operator_contract import Operator
 from ...state.partitioning import KeyColumns
 from ...state.protocol import State
 from ...state.run import Layout, make_run, run_of_groups
 from ...state.spine import Spine
-from ..triggers.firing import EARLY, ON_TIME, Firing, places_among
+from ..triggers.firing import EARLY, NO_KEYS, ON_TIME, Firing, places_among
 
 Mode = Literal["discarding", "accumulating", "retracting"]
 
@@ -185,31 +185,27 @@ class Panes(Operator):
     # Earlier panes
 
     def _last_panes(self, firing: Firing) -> _LastPanes:
-        """Return the last panes of the windows that fire or close, and of those that merged into others."""
-        own, quiet = self._own_panes(firing)
-        moves = firing.moves
-        keys = of = firing.keys.take(own.owners)
-        places, payload, diffs = own.owners, own.payload, own.diffs
-        if moves is not None and len(moves.old):
-            olds = group(moves.old)
-            moved = all_rows(self.emitted, olds.keys)
-            heirs = moves.new.take(olds.first_entries[moved.owners])
-            keys, of = Keys.concat([keys, olds.keys.take(moved.owners)]), Keys.concat([of, heirs])
-            places = np.concatenate([places, places_among(heirs, firing.keys)])
-            payload, diffs = stack([payload, moved.payload]), np.concatenate([diffs, moved.diffs])
-        stands = np.zeros(len(diffs), np.bool_)
-        return _LastPanes(keys, of, places, payload, diffs, stands, len(own.owners), quiet)
+        """Return the last panes of the windows that fire, of those that merged into others, and of those that end without firing.
 
-    def _own_panes(self, firing: Firing) -> tuple[KeyRows, Entries]:
-        """Return the last panes of the windows that fire, and of those that are over without firing, read at once."""
-        quiet, count = _quiet_ends(firing), len(firing.keys)
-        if not len(quiet):
-            rows = all_rows(self.emitted, firing.keys)
-            return rows, (quiet, rows.payload.head(0), rows.diffs[:0])
-        rows = all_rows(self.emitted, Keys.concat([firing.keys, quiet]))
-        fire = int(np.searchsorted(rows.owners, count))
-        own = KeyRows(rows.owners[:fire], rows.payload.head(fire), rows.diffs[:fire])
-        return own, (quiet.take(rows.owners[fire:] - count), rows.payload.slice(fire), rows.diffs[fire:])
+        They are read at once.
+        """
+        moves, quiet = firing.moves, _quiet_ends(firing)
+        olds = group(NO_KEYS if moves is None else moves.old)
+        windows = Keys.concat([firing.keys, olds.keys, quiet])
+        read = all_rows(self.emitted, windows)
+        ends = np.cumsum([len(firing.keys), len(olds)])
+        own, merged = read.owners.searchsorted(ends).tolist()
+        keys = of = windows.take(read.owners[:merged])
+        places = read.owners[:merged]
+        if moves is not None and own < merged:
+            heirs = moves.new.take(olds.first_entries[read.owners[own:merged] - len(firing.keys)])
+            of = Keys.concat([keys.cut(0, own), heirs])
+            places = np.concatenate([places[:own], places_among(heirs, firing.keys)])
+        stands = np.zeros(merged, np.bool_)
+        ended = windows.take(read.owners[merged:]), read.payload.slice(merged), read.diffs[merged:]
+        return _LastPanes(
+            keys, of, places, read.payload.head(merged), read.diffs[:merged], stands, own, ended
+        )
 
     def _equal(self, compares: Mask, exists: Mask, rows: pl.DataFrame, last: _LastPanes) -> Mask:
         """Return which last panes equal the row that their window has now, among the windows that are to be compared."""

@@ -64,7 +64,8 @@ class Changes:
         keys = cells.key[starts[went]]
         old, new = cells.was.start[starts[went]], cells.now.start[heir[went]]
         ids = KeyColumns.of(tuple(self.ids), tuple(self.ids)[:-1])
-        return Moves(*(ids.words(self._sessions(keys, at)) for at in (old, new)))
+        words = ids.words(self._sessions(np.tile(keys, 2), np.concatenate([old, new])))
+        return Moves(words.cut(0, len(went)), words.cut(len(went), len(words)))
 
     def ends(self) -> Delta:
         """Return how far the end of each session moved, in microseconds, counted from 0 for a new one and to 0 for a removed one."""
