@@ -135,7 +135,7 @@ class Run:
         if seconds is None and target_seconds is None:
             return hit, position
         if seconds is not None and target_seconds is not None:
-            agree = seconds[position] == target_seconds[hit]
+            agree = seconds.take(position) == target_seconds.take(hit)
         else:
             agree = self.keys.seconds_at(position) == keys.seconds_at(hit)
         if agree.all():
@@ -179,18 +179,18 @@ class Run:
 
     def find(self, keys: Keys) -> tuple[Index, Index]:
         """Return the ranges [lower, upper) of entries with these keys, which may come in any order and repeatedly."""
-        words, last = self.keys.first, len(self) - 1
+        words = self.keys.first
         if self.row_words is not None and len(self) >= FROM and MANY_KEYS * len(keys) >= len(self):
             ranges = self._find_many(keys)
             if ranges is not None:
                 return ranges
         lower = self._search(keys.first)
-        if last < 0:
+        if not len(words):
             return lower, lower.copy()
-        is_there = words[np.minimum(lower, last)] == keys.first
+        is_there = words.take(lower, mode="clip") == keys.first
         upper = lower + is_there
         # Only keys with a second entry are searched again.
-        more = np.flatnonzero(is_there & (words[np.minimum(upper, last)] == keys.first) & (upper <= last))
+        more = (is_there & (words.take(upper, mode="clip") == keys.first)).nonzero()[0]
         if len(more):
             upper[more] = self._search(keys.first[more] + np.uint64(1))
             upper[more[keys.first[more] == LAST_WORD]] = len(words)

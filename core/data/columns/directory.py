@@ -62,8 +62,10 @@ class Directory:
         if self.filter is None:
             return None
         slots = targets >> np.uint64(65 - (8 * len(self.filter)).bit_length())
-        bits = self.filter[(slots >> np.uint64(3)).view(np.int64)] >> (slots & np.uint64(7)).astype(np.uint8)
-        return np.flatnonzero(bits & np.uint8(1))
+        bits = self.filter.take((slots >> np.uint64(3)).view(np.int64)) >> (slots & np.uint64(7)).astype(
+            np.uint8
+        )
+        return (bits & np.uint8(1)).nonzero()[0]
 
     def match(self, words: Words, targets: Words) -> tuple[Index, Index]:
         """Return which of these targets are among distinct words, and their places; it is the directory of these words."""
@@ -71,10 +73,10 @@ class Directory:
             return in_blocks(self.match, words, targets)
         maybe = self.maybe(targets) if len(targets) < len(words) else None
         if maybe is not None:
-            targets = targets[maybe]
+            targets = targets.take(maybe)
         places = self.search(words, targets)
-        same = np.flatnonzero(words.take(places, mode="clip") == targets)
-        return same if maybe is None else maybe[same], places[same]
+        same = (words.take(places, mode="clip") == targets).nonzero()[0]
+        return same if maybe is None else maybe.take(same), places.take(same)
 
     def search(self, words: Words, targets: Words) -> Index:
         """Return ``np.searchsorted(words, targets)`` for the words that this is the directory of.
@@ -86,15 +88,15 @@ class Directory:
             blocks = range(0, len(targets), BLOCK)
             return np.concatenate([self.search(words, targets[start : start + BLOCK]) for start in blocks])
         shift = np.uint64(65 - (len(self.starts) - 1).bit_length())
-        positions = self.starts[(targets >> shift).view(np.int64)].astype(np.intp)
-        last = len(words) - 1
-        ahead = np.flatnonzero((words[np.minimum(positions, last)] < targets) & (positions <= last))
+        positions = self.starts.take((targets >> shift).view(np.int64)).astype(np.intp)
+        # A target beyond the last word is ahead of it to the end, and is found by the binary search.
+        ahead = (words.take(positions, mode="clip") < targets).nonzero()[0]
         for _ in range(STEPS):
             if len(ahead) <= FEW_AHEAD:
                 break
-            positions[ahead] += 1
-            ahead = ahead[positions[ahead] <= last]
-            ahead = ahead[words[positions[ahead]] < targets[ahead]]
+            further = positions[ahead] + 1
+            positions[ahead] = further
+            ahead = ahead[words.take(further, mode="clip") < targets[ahead]]
         positions[ahead] = words.searchsorted(targets[ahead])
         return positions
 
