@@ -17,6 +17,7 @@ from ..data.delta import Delta
 from ..data.errors import ArithmeticRefusedError
 from ..data.schema import DIFF
 from ..data.tags import tagged
+from ..state.near import runs_near
 from ..state.operator_contract import Operator
 from ..state.run import Run
 from ..state.spine import Spine
@@ -108,9 +109,11 @@ class Join(Operator):
             return Delta(stack(parts)) if parts else self._nothing
         parts = []
         if self._kind in ("inner", "left", "right", "full"):
-            parts += self._pairs(left.delta, (*right.runs, right.delta))
+            parts += self._pairs(left.delta, (*runs_near(right, left.delta.keys), right.delta))
             parts += [
-                part for run in left.runs for part in self._pairs(run, (right.delta,), small_right=True)
+                part
+                for run in runs_near(left, right.delta.keys)
+                for part in self._pairs(run, (right.delta,), small_right=True)
             ]
         if self._kind in ("left", "full"):
             parts += [
@@ -167,7 +170,7 @@ class Join(Operator):
     ) -> list[pl.DataFrame]:
         """Return all pairs of rows of one side with those of the other, and add up in ``partners`` how many each row has."""
         parts = []
-        for run in others.runs:
+        for run in runs_near(others, keys):
             entries, places = run.pairs(keys)
             if not len(places):
                 continue
@@ -293,8 +296,9 @@ def _unmatched(ours: JoinSide, theirs: JoinSide, *, matched: bool = False) -> Un
     result: Unmatched = []
     change = shown_after.astype(np.int64) - shown_before
     turned = np.flatnonzero(change)
-    for run in ours.rows.runs:
-        positions, owner = expand(*run.find(touched.take(turned)))
+    turned_keys = touched.take(turned)
+    for run in runs_near(ours.rows, turned_keys):
+        positions, owner = expand(*run.find(turned_keys))
         if len(positions):
             ours.rows.touched += len(positions)
             result.append((run, positions, run.sums[DIFF][positions] * change[turned][owner]))

@@ -12,6 +12,7 @@ from ..data.columns.kernels import Index, Ints, Keys, expand, gather, stack
 from ..data.schema import DIFF, empty_frame
 from .key_rows import KeyRows as KeyRows
 from .leading_rows import leading_change, leading_rows
+from .near import count_reads, near
 from .run import Layout, Run, equal_entries
 from .run_merge import words_of_parts
 from .spine import Spine
@@ -76,9 +77,9 @@ def rows_change(
 
 def first_rows_after(spine: Spine, keys: Keys, count: int) -> KeyRows:
     """Return the second of ``rows_change`` for a few keys: rows that wait are looked at, and not sorted."""
-    near = spine.near(keys)
-    (after,) = _first(near, keys, count, near.delta, (DIFF,))
-    spine.count_reads(near)
+    looked_up = near(spine, keys)
+    (after,) = _first(looked_up, keys, count, looked_up.delta, (DIFF,))
+    count_reads(spine, looked_up)
     return after
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -24,7 +23,6 @@ from ..data.schema import DIFF
 from .gradual import AT_ONCE
 from .key_rows import KeyRows
 from .merger import Merger, add_totals
-from .near import run_of_keys
 from .partitioning import WORDS, KeyColumns, Route
 from .protocol import KeptIn
 from .run import Layout, Run, empty_run, make_run, run_of_distinct_rows, run_of_rows
@@ -41,6 +39,7 @@ from .waiting import (
     Waiting,
     entries_of,
     frame_of_entries,
+    oldest,
     retractions_in,
     rows_in,
     sorted_rows,
@@ -91,13 +90,14 @@ class Spine(Totals):
     def __init__(self, layout: Layout, route: Route | None = WORDS, keys: KeyColumns | None = None) -> None:
         self.layout = layout
         self.route = route
-        self._keys = keys
+        self.key_columns = keys
         self._nothing = empty_run(layout)
         self.version: Version = Version(NO_PARTS)
         """The last commit."""
         self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
-        self._merges_seen = self._wasted = 0
+        self._merges_seen = self.wasted = 0
+        self._sorts = 0  # How many of the rows that wait are sorted with this epoch.
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
         self._added: tuple[Run, ...] = ()
@@ -115,7 +115,7 @@ class Spine(Totals):
         own = copy.copy(self)
         own.version, own._staged, own._settled, own._whole, own._added = version, None, None, None, ()
         own._delta, own.change, own._chunk, own._looks, own.looked_up = self._nothing, None, None, None, None
-        own.touched = own._wasted = 0
+        own.touched = own.wasted = own._sorts = 0
         return own
 
     def _with_sorted_rows(self) -> tuple[Run, ...]:
@@ -137,6 +137,11 @@ class Spine(Totals):
             self._added, self._chunk = (self._delta,), None
             self._staged = self._with(self._added)
         return self._delta
+
+    @property
+    def unsorted_change(self) -> pl.DataFrame | None:
+        """Return the rows of this epoch as they came, if they are not sorted yet."""
+        return self.change if self._delta is None else None
 
     @property
     def staged_run(self) -> Run | None:
@@ -205,29 +210,17 @@ class Spine(Totals):
         self._staged = self._with(self._added, self._chunk)
         self.change, self._delta = change, None
 
-    def near(self, keys: Keys) -> Self:
-        """Return a spine with all entries of these ascending, distinct keys, of the last commit and of this epoch.
+    def sort_some(self, rows: int) -> None:
+        """Have the oldest rows that wait sorted with this epoch, so many of them, whether or not it adds anything."""
+        if rows > self._sorts:
+            self._sorts = rows
+            self._staged = self._with(self._added, self._chunk)
 
-        Of rows that wait, only those of these keys are sorted. Cost: a look at each row that waits; where these are more than
-        ``LOOKS`` for each one that this epoch adds, all are sorted, once.
-        """
-        runs, waiting = self._parts()
-        change = self.change if self._delta is None else None
-        added = len(self.delta) if change is None else change.height
-        if self._keys is None or (change is None and not waiting) or rows_in(waiting) > LOOKS * added:
-            return self
-        near, of_keys = self.at(self.version), partial(run_of_keys, self.layout, self._keys, keys=keys)
-        there = of_keys([(chunk.frame, chunk.words_by(self._keys)) for chunk in waiting])
-        near.version = Version(((*runs, *filter(len, [there])), ()))
-        near._delta = self.delta if change is None else of_keys([(change, self._keys.words(change))])
-        self.touched += rows_in(waiting) + added
+    def near(self, waiting: Run, delta: Run) -> Self:
+        """Return a copy of the spine for look-ups of some keys, of which the rows that wait and those of this epoch are these."""
+        near = self.at(self.version)
+        near.version, near._delta = Version(((*self.parts[0], *filter(len, [waiting])), ())), delta
         return near
-
-    def count_reads(self, near: Spine) -> None:
-        """Count what was read of a spine that ``near`` returned."""
-        if near is not self:
-            self.touched += near.touched
-            self.waste(near._wasted)
 
     def whole(self, keys: Keys) -> tuple[Run, Run] | None:
         """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
@@ -251,12 +244,12 @@ class Spine(Totals):
 
     def words_of(self, frame: pl.DataFrame) -> Keys:
         """Return the words of the keys of rows, in their order."""
-        assert self._keys is not None, "rows are kept by columns"
-        return self._keys.words(frame)
+        assert self.key_columns is not None, "rows are kept by columns"
+        return self.key_columns.words(frame)
 
     def waste(self, entries: int) -> None:
         """Count entries that were read in vain, as others retract them."""
-        self._wasted += entries
+        self.wasted += entries
 
     def commit(self) -> None:
         """Make what was staged the state."""
@@ -266,15 +259,15 @@ class Spine(Totals):
             self.version, self.looked_up = self._staged, None
             # After a discarded epoch they are left to the next one, which then stages what this one would have staged.
             del self._merges[: self._merges_seen]
-        if self._wasted:
-            self.version = replace(self.version, wasted=self.version.wasted + self._wasted)
+        if self.wasted:
+            self.version = replace(self.version, wasted=self.version.wasted + self.wasted)
         self.discard()
 
     def discard(self) -> None:
         """Drop what was staged."""
-        self._wasted, self._settled, self._whole = 0, None, None
+        self.wasted, self._settled, self._whole = 0, None, None
         if self._staged is not None:
-            self._staged, self._added, self._chunk, self._looks = None, (), None, None
+            self._staged, self._added, self._chunk, self._looks, self._sorts = None, (), None, None, 0
             self._delta, self.change = self._nothing, None
 
     def merged(self) -> Run:
@@ -336,7 +329,7 @@ class Spine(Totals):
     def saved(self) -> Saved:
         """See ``State``: the pieces are runs."""
         version = self.version if self._staged is None else self._staged
-        wasted = version.wasted + self._wasted
+        wasted = version.wasted + self.wasted
         facts = {"totals": dict(version.totals), "attempt_after": version.attempt_after, "wasted": wasted}
         return Saved(self._settle(version), facts)
 
@@ -375,6 +368,11 @@ class Spine(Totals):
                 run = self._sorted_waiting((chunk_of_before,))
                 runs, merging = merger.piled_gradually((*runs, run), merging, run.size)
                 waiting = waiting[1:]
+        if self._sorts and waiting:
+            sorted_now, waiting = oldest(waiting, self._sorts)
+            run = self._sorted_waiting(sorted_now)
+            runs, merging = merger.piled_gradually((*runs, run), merging, run.size)
+            retracting += retractions_in(sorted_now)
         if chunk is not None:
             retracting += chunk.retracting
             more = int(chunk.frame.get_column(DIFF).to_numpy().sum())
@@ -396,8 +394,12 @@ class Spine(Totals):
         changed = Version((runs, waiting), totals, attempt_after, then.wasted, retracting, merging)
         return changed if self.is_growing else merger.tidied(changed, self._sorted_waiting)
 
+    @property
+    def parts(self) -> Parts:
+        """Return the parts of the last commit, as far as they were sorted or merged since. Cost: none."""
+        return self._parts()
+
     def _parts(self, *, to_stage: bool = False) -> Parts:
-        """Return the parts of the last commit, as far as they were sorted or merged since."""
         return (
             self._as_read(self.version, to_stage=to_stage) if self._settled is None else (self._settled, ())
         )
@@ -424,8 +426,8 @@ class Spine(Totals):
             return make_run(self.layout, keys, pl.DataFrame(), {DIFF: diffs})
         if not self.layout.by_row:
             return run_of_distinct_rows(self.layout, frame)
-        assert self._keys is not None, "rows are kept by columns"
-        return run_of_rows(self.layout, self._keys, frame)
+        assert self.key_columns is not None, "rows are kept by columns"
+        return run_of_rows(self.layout, self.key_columns, frame)
 
     def _sorted_waiting(self, waiting: Waiting) -> Run:
         return sorted_rows(waiting, self._sorted)

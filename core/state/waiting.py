@@ -76,6 +76,14 @@ class Chunk:
         marks = 0 if self.marks is None else self.marks.nbytes
         return int(self.frame.estimated_size()) + marks + sum(words.nbytes for words in self.words)
 
+    def part(self, start: int, end: int) -> Chunk:
+        """Return the rows from one position to another, by reference."""
+        frame = self.frame.slice(start, end - start)
+        retracting = np.count_nonzero(frame.get_column(DIFF).to_numpy() < 0) if self.retracting else 0
+        marks = None if self.marks is None else self.marks[start:end]
+        words = [words.cut(start, end) for words in self.words]
+        return Chunk(frame, self.key_hash, marks, int(retracting), words)
+
     def entries(self) -> tuple[Keys, Ints]:
         """Return the keys of entries and their diffs. Cost: none; that of the words of rows, where they are not made."""
         if self.marks is None:
@@ -177,6 +185,16 @@ def too_many(waiting: Waiting, most: int) -> Waiting:
     while left > most and (not chunks or rows_in(waiting[: chunks + 1]) <= most):
         left, chunks = left - len(waiting[chunks]), chunks + 1
     return waiting[:chunks]
+
+
+def oldest(waiting: Waiting, rows: int) -> tuple[Waiting, Waiting]:
+    """Return the oldest rows that wait, so many if there are, and the others."""
+    for place, chunk in enumerate(waiting):
+        if len(chunk) > rows:
+            parts = chunk.part(0, rows), chunk.part(rows, len(chunk))
+            return (*waiting[:place], parts[0]), (parts[1], *waiting[place + 1 :])
+        rows -= len(chunk)
+    return waiting, ()
 
 
 def sorted_rows(waiting: Waiting, as_run: Sorter) -> Run:

@@ -33,6 +33,7 @@ import evercurrent.core.state.first_rows as first_rows_module
 import evercurrent.core.state.gradual as gradual_module
 import evercurrent.core.state.merge_policy as policy_module
 import evercurrent.core.state.merger as merger_module
+import evercurrent.core.state.near as near_module
 import evercurrent.core.state.operator_contract as contract_module
 import evercurrent.core.state.partitioning as routes_module
 import evercurrent.core.state.row_merge as row_merge_module
@@ -81,12 +82,13 @@ HOUSES: Mapping[object, tuple[str, ...]] = {
     windows_module: ("MANY_ROWS",),
     policy_module: ("FLOOR", "FAN"),
     accepted_rows_module: ("FEW_ROWS",),
+    near_module: ("SORTED_AT_ONCE", "LOOKS"),
 }
 
 MANY = 2**40
 
 TINY: Mapping[str, Mapping[str, int]] = {
-    "levels of one row": {"FLOOR": 1, "FAN": 2},
+    "levels of one row": {"FLOOR": 1, "FAN": 2, "SORTED_AT_ONCE": 1, "LOOKS": 0},
     "entries inserted": {"FLOOR": 1, "FAN": 2, "FROM": 1, "FEW_ENTRIES": 1, "SEARCHED": 2, "MANY_ROWS": 0},
     "levels, directories, filters": {
         "FLOOR": 2,
@@ -109,7 +111,7 @@ TINY: Mapping[str, Mapping[str, int]] = {
         "FURTHER_ENTRIES": 0,
     },
     "rows in blocks": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "FROM": 1, "FEW": 0, "BLOCK": 2, "PART": 1},
-    "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2, "PACKED_FROM": 0},
+    "packed sorts": {"FLOOR": 1, "FAN": 2, "SMALL": 0, "SWAPS": 2, "PACKED_FROM": 0, "SORTED_AT_ONCE": 2},
     "frames as a whole": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 0, "FEW_ROWS": 0},
     "frames as a whole from two rows on": {"FLOOR": 1, "FAN": 2, "MANY_ROWS": 1, "SMALL": 1, "SWAPS": 1},
 }

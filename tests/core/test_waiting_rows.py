@@ -18,15 +18,19 @@ from hypothesis import assume, given
 
 import evercurrent as ec
 import evercurrent.core.state.merge_policy as policy_module
+import evercurrent.core.state.near as near_module
 import evercurrent.core.state.spine as spine_module
 import evercurrent.core.state.waiting as waiting_module
 from evercurrent.core.data.columns.grouping import group
+from evercurrent.core.data.columns.kernels import Keys
 from evercurrent.core.data.schema import DIFF
 from evercurrent.core.state.lookup import first_rows_after, rows_change
+from evercurrent.core.state.near import runs_near
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, Run
 from evercurrent.core.state.snapshot import Saved
 from evercurrent.core.state.spine import Spine, Version
+from evercurrent.core.state.waiting import rows_in
 from faults import FaultError, raising_node
 from harness import Running, circuit_of
 from oracle import TooLargeError
@@ -169,13 +173,15 @@ def test_rows_that_wait_are_the_rows_that_were_sorted(
     keys=st.sets(st.integers(0, 5), min_size=1),
     count=st.integers(1, 3),
     looks=st.sampled_from([0, 1, 1000]),
+    at_once=st.sampled_from([1, 3, 1000]),
 )
 def test_rows_near_some_keys_are_those_of_the_state(
-    few: int, epochs: list[list[Any]], keys: set[int], count: int, looks: int
+    few: int, epochs: list[list[Any]], keys: set[int], count: int, looks: int, at_once: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(spine_module, "FEW_WAITING", few)
-        patches.setattr(spine_module, "LOOKS", looks)
+        patches.setattr(near_module, "LOOKS", looks)
+        patches.setattr(near_module, "SORTED_AT_ONCE", at_once)
         lazy, eager = by_key(), by_key()
         for entries in epochs[:-1]:
             for spine in (lazy, eager):
@@ -194,6 +200,68 @@ def test_rows_near_some_keys_are_those_of_the_state(
         for spine in (lazy, eager):
             spine.commit()
         assert bits_of(lazy.merged()) == bits_of(eager.merged())
+
+
+@of_profile(0.5, quick=60)
+@given(
+    epochs=st.lists(st.tuples(ENTRIES, st.lists(st.integers(0, 5)), st.booleans()), min_size=1, max_size=8),
+    at_once=st.sampled_from([1, 2, 5]),
+)
+def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts(
+    epochs: list[tuple[list[Any], list[int], bool]], at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(near_module, "LOOKS", 0)
+        patches.setattr(near_module, "SORTED_AT_ONCE", at_once)
+        lazy, eager = by_key(), by_key()
+        for entries, keys, is_failing in epochs:
+            for spine in (lazy, eager):
+                if entries:
+                    spine.stage_rows(rows_of(entries))
+            words = lazy.words_of(pl.DataFrame({"k": keys}, {"k": pl.Int64}))
+            waiting = rows_in(lazy.parts[1])
+            there = [entry for run in runs_near(lazy, words) for entry in entries_of_keys(run, words)]
+            assert sums_of(there) == sums_of(
+                [entry for run in eager.runs for entry in entries_of_keys(run, words)]
+            )
+            for spine in (lazy, eager):
+                spine.discard() if is_failing else spine.commit()
+            if keys and not entries and not is_failing:
+                assert rows_in(lazy.parts[1]) <= max(0, waiting - at_once)
+        assert bits_of(lazy.merged()) == bits_of(eager.merged())
+
+
+def entries_of_keys(run: Run, keys: Keys) -> list[tuple[tuple[Any, ...], int]]:
+    """The rows of a run that have one of these keys, with their diffs."""
+    places = np.flatnonzero(np.isin(run.keys.first, keys.first))
+    return list(zip(run.payload[places].rows(), run.sums[DIFF][places].tolist(), strict=True))
+
+
+def sums_of(entries: list[tuple[tuple[Any, ...], int]]) -> dict[tuple[Any, ...], int]:
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for row, diff in entries:
+        sums[row] += diff
+    return {row: diff for row, diff in sums.items() if diff}
+
+
+def test_an_epoch_that_looks_up_sorts_a_part_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_module, "SORTED_AT_ONCE", 300)
+    spine = by_key()
+    for begun in range(0, 1000, 500):
+        spine.stage_rows(rows_of([(number, "a", 1) for number in range(begun, begun + 500)]))
+        spine.commit()
+    left = []
+    for number in range(4):
+        (there,) = (
+            run
+            for run in runs_near(spine, spine.words_of(pl.DataFrame({"k": [number]})))
+            if number in run.payload["k"]
+        )
+        assert there.payload.filter(pl.col("k") == number).rows() == [(number, "a")]
+        spine.commit()
+        left.append(rows_in(spine.version.parts[1]))
+    assert left == [700, 400, 100, 0]
+    assert sorted(spine.merged().payload["k"]) == list(range(1000))
 
 
 def test_small_chunks_are_put_together_and_large_ones_stay() -> None:

@@ -248,11 +248,7 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
     """
     if not len(keys):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    bits = min(max(8, len(keys).bit_length() + 7), WIDEST)
-    shift = np.uint64(64 - bits)
-    table = np.zeros(1 << bits, np.bool_)
-    table[(keys.first >> shift).view(np.int64)] = True
-    maybe = np.flatnonzero(table[(entries.first >> shift).view(np.int64)])
+    maybe = _maybe_among(entries.first, keys.first)
     words, seconds, last = entries.first[maybe], entries.seconds_at(maybe), len(keys) - 1
     directory = Directory.of(keys.first)
     places = np.searchsorted(keys.first, words) if directory is None else directory.search(keys.first, words)
@@ -267,6 +263,24 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
         owners[behind] += 1
     same = np.flatnonzero((keys.first[owners] == words) & (stored[owners] == seconds))
     return maybe[same], owners[same]
+
+
+def _maybe_among(entries: Words, keys: Words) -> Index:
+    """Return the positions of all entries that are one of these ascending keys, and of a few more."""
+    # Keys that are integers of few bits differ in these: so bits are counted from the least key on.
+    least, span = keys[0], int(keys[-1] - keys[0])
+    bits = min(max(8, len(keys).bit_length() + 7), WIDEST)
+    shift = np.uint64(max(span.bit_length() - bits, 0))
+    beyond = (span >> int(shift)) + 1
+    table = np.zeros(beyond + 1, np.bool_)
+    table[((keys - least) >> shift).view(np.int64)] = True
+    maybe = np.empty(len(entries), np.bool_)
+    for start in range(0, len(entries), BLOCK):
+        slots = entries[start : start + BLOCK] - least
+        slots >>= shift
+        np.minimum(slots, np.uint64(beyond), out=slots)
+        np.take(table, slots.view(np.int64), out=maybe[start : start + len(slots)], mode="clip")
+    return np.flatnonzero(maybe)
 
 
 def _bits_of_slots(count: int) -> int:
