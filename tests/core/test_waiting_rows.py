@@ -43,8 +43,8 @@ def rows_of(entries: list[tuple[int, str, int]]) -> pl.DataFrame:
     return pl.DataFrame(entries, {**SCHEMA, DIFF: pl.Int64()}, orient="row")
 
 
-def by_key() -> Spine:
-    return Spine(Layout(SCHEMA, by_row=True), keys=KeyColumns.of(["k"]))
+def by_key(column: str = "k") -> Spine:
+    return Spine(Layout(SCHEMA, by_row=True), keys=KeyColumns.of([column]))
 
 
 def by_row() -> Spine:
@@ -202,23 +202,23 @@ def test_rows_near_some_keys_are_those_of_the_state(
         assert bits_of(lazy.merged()) == bits_of(eager.merged())
 
 
+@pytest.mark.parametrize(("column", "values"), [("k", range(6)), ("x", "abc")])
 @of_profile(0.5, quick=60)
-@given(
-    epochs=st.lists(st.tuples(ENTRIES, st.lists(st.integers(0, 5)), st.booleans()), min_size=1, max_size=8),
-    at_once=st.sampled_from([1, 2, 5]),
-)
+@given(data=st.data(), at_once=st.sampled_from([1, 2, 5]))
 def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts(
-    epochs: list[tuple[list[Any], list[int], bool]], at_once: int
+    column: str, values: Any, data: st.DataObject, at_once: int
 ) -> None:
+    epoch = st.tuples(ENTRIES, st.lists(st.sampled_from(values)), st.booleans())
+    epochs = data.draw(st.lists(epoch, min_size=1, max_size=8))
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(near_module, "LOOKS", 0)
         patches.setattr(near_module, "SORTED_AT_ONCE", at_once)
-        lazy, eager = by_key(), by_key()
+        lazy, eager = by_key(column), by_key(column)
         for entries, keys, is_failing in epochs:
             for spine in (lazy, eager):
                 if entries:
                     spine.stage_rows(rows_of(entries))
-            words = lazy.words_of(pl.DataFrame({"k": keys}, {"k": pl.Int64}))
+            words = lazy.words_of(pl.DataFrame({column: keys}, {column: SCHEMA[column]}))
             waiting = rows_in(lazy.parts[1])
             there = [entry for run in runs_near(lazy, words) for entry in entries_of_keys(run, words)]
             assert sums_of(there) == sums_of(
