@@ -208,7 +208,7 @@ def test_rows_near_some_keys_are_those_of_the_state(
 def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts(
     column: str, values: Any, data: st.DataObject, at_once: int
 ) -> None:
-    epoch = st.tuples(ENTRIES, st.lists(st.sampled_from(values)), st.booleans())
+    epoch = st.tuples(st.just([]) | ENTRIES, st.lists(st.sampled_from(values)), st.booleans())
     epochs = data.draw(st.lists(epoch, min_size=1, max_size=8))
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(near_module, "LOOKS", 0)
