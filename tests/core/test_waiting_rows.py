@@ -202,13 +202,15 @@ def test_rows_near_some_keys_are_those_of_the_state(
         assert bits_of(lazy.merged()) == bits_of(eager.merged())
 
 
-@pytest.mark.parametrize(("column", "values"), [("k", range(6)), ("x", "abc")])
+@pytest.mark.parametrize(("column", "values"), [("k", range(6)), ("x", "abcdef")])
 @of_profile(0.5, quick=60)
 @given(data=st.data(), at_once=st.sampled_from([1, 2, 5]))
 def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts(
     column: str, values: Any, data: st.DataObject, at_once: int
 ) -> None:
-    epoch = st.tuples(st.just([]) | ENTRIES, st.lists(st.sampled_from(values)), st.booleans())
+    row = st.tuples(st.integers(0, 5), st.sampled_from("abcdef"), st.sampled_from([1, 1, 1, 2, -1]))
+    rows = st.just([]) | st.lists(row, max_size=12)
+    epoch = st.tuples(rows, st.lists(st.sampled_from(values), max_size=3), st.booleans())
     epochs = data.draw(st.lists(epoch, min_size=1, max_size=8))
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(near_module, "LOOKS", 0)
