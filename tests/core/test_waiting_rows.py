@@ -246,20 +246,20 @@ def sums_of(entries: list[tuple[tuple[Any, ...], int]]) -> dict[tuple[Any, ...],
     return {row: diff for row, diff in sums.items() if diff}
 
 
-def test_an_epoch_that_looks_up_sorts_a_part_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("column", ["k", "x"])
+def test_an_epoch_that_looks_up_sorts_a_part_of_what_waits(
+    column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(near_module, "SORTED_AT_ONCE", 300)
-    spine = by_key()
+    spine = by_key(column)
     for begun in range(0, 1000, 500):
-        spine.stage_rows(rows_of([(number, "a", 1) for number in range(begun, begun + 500)]))
+        spine.stage_rows(rows_of([(number, f"text {number}", 1) for number in range(begun, begun + 500)]))
         spine.commit()
     left = []
-    for number in range(4):
-        (there,) = (
-            run
-            for run in runs_near(spine, spine.words_of(pl.DataFrame({"k": [number]})))
-            if number in run.payload["k"]
-        )
-        assert there.payload.filter(pl.col("k") == number).rows() == [(number, "a")]
+    for number in (999, 3, 400, 700):
+        words = spine.words_of(pl.DataFrame({"k": [number], "x": [f"text {number}"]}))
+        there = pl.concat([run.payload for run in runs_near(spine, words)])
+        assert there.filter(pl.col("k") == number).rows() == [(number, f"text {number}")]
         spine.commit()
         left.append(rows_in(spine.version.parts[1]))
     assert left == [700, 400, 100, 0]
