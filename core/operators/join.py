@@ -176,7 +176,9 @@ class Join(Operator):
                 continue
             others.touched += len(places)
             run_diffs = run.sums[DIFF]
-            their_diffs = ones(len(places)) if is_ones(run_diffs) else run_diffs[places]
+            # To look at the diffs of all rows of a large run would take longer than all else.
+            are_ones = len(run_diffs) <= len(places) and is_ones(run_diffs)
+            their_diffs = ones(len(places)) if are_ones else run_diffs[places]
             if partners is not None and entries is not None:
                 np.add.at(partners, entries, their_diffs)
             elif partners is not None:
@@ -214,15 +216,13 @@ class Join(Operator):
         diffs: Ints,
     ) -> pl.DataFrame:
         """Return pairs of the rows at these positions; None for all rows in their order."""
-        ours = _rows_at(left.select([column.left for column in self._columns if column.left]), left_index)
-        theirs = _rows_at(
-            right.select([column.right for column in self._columns if column.right and not column.left]),
-            right_index,
-        )
+        ours = [column.left for column in self._columns if column.left]
+        theirs = [column.right for column in self._columns if column.right and not column.left]
+        of_left, of_right = _rows_at(left, ours, left_index), _rows_at(right, theirs, right_index)
         columns = [
-            (ours.get_column(column.left) if column.left else theirs.get_column(column.right or "")).alias(
-                column.name
-            )
+            (
+                of_left.get_column(column.left) if column.left else of_right.get_column(column.right or "")
+            ).alias(column.name)
             for column in self._columns
         ]
         return frame_of([*columns, pl.Series(DIFF, diffs)])
@@ -242,8 +242,10 @@ class Join(Operator):
         return frame_of([*columns, pl.Series(DIFF, diffs)])
 
 
-def _rows_at(rows: pl.DataFrame, index: Index | None) -> pl.DataFrame:
-    return rows if index is None else gather(rows, index)
+def _rows_at(rows: pl.DataFrame, names: Sequence[str], index: Index | None) -> pl.DataFrame:
+    """Return these columns of the rows at these positions."""
+    chosen = frame_of([rows.get_column(name) for name in names])
+    return chosen if index is None else gather(chosen, index)
 
 
 def _products(left: Ints, right: Ints) -> Ints:

@@ -371,7 +371,7 @@ class Spine(Totals):
         if self._sorts and waiting:
             sorted_now, waiting = oldest(waiting, self._sorts)
             run = self._sorted_waiting(sorted_now)
-            runs, merging = merger.piled_gradually((*runs, run), merging, run.size)
+            runs, merging = merger.piled_gradually((*runs, run), merging, run.size // AT_ONCE)
             retracting += retractions_in(sorted_now)
         if chunk is not None:
             retracting += chunk.retracting
