@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import hypothesis.strategies as st
 import polars as pl
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 import evercurrent as ec
+from evercurrent.core.operators.group.aggregate_states import RecomputedState
 
 MOST = 10**38 - 1
 WHOLE: dict[pl.DataType, tuple[int, int]] = {
@@ -108,14 +109,26 @@ def test_they_are_those_of_fractions_or_refused(dtype: pl.DataType, data: st.Dat
         assert close(variance, spread if n > 0 else None)
 
 
-def test_what_panics_in_polars_is_an_error_of_its_column() -> None:
+def test_a_product_that_panics_in_polars_is_refused_where_it_is_defined() -> None:
+    source = ec.Engine().source("a", {"k": pl.Int64, "x": pl.UInt128})
+    with pytest.raises(ec.PlanError, match="polars cannot compute the product of UInt128"):
+        source.group_by("k").agg(product=pl.col("x").product())
+
+
+def test_what_panics_is_an_error_of_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ec.Engine()
-    source = engine.source("a", {"k": pl.Int64, "x": pl.UInt128})
+    source = engine.source("a", {"k": pl.Int64, "x": pl.Int64})
     engine.view("products", source.group_by("k").agg(product=pl.col("x").product()))
-    with pytest.raises(ec.InputError, match="view 'products': column 'product': the aggregate raised"):
-        engine.push("a", {"k": [1], "x": [3]})
+    with monkeypatch.context() as patches:
+        patches.setattr(RecomputedState, "_values", panic)
+        with pytest.raises(ec.InputError, match="view 'products': column 'product': the aggregate raised"):
+            engine.push("a", {"k": [1], "x": [3]})
     assert engine.epoch_number == 0
     assert engine.push("a", {"k": [], "x": []}) == 1
+
+
+def panic(*_: Any) -> NoReturn:
+    raise pl.exceptions.PanicException("not implemented")
 
 
 def test_a_sum_of_the_widest_type_is_not_sent_to_a_narrower_one() -> None:
