@@ -67,11 +67,15 @@ def _of_waiting(spine: Spine, columns: KeyColumns, keys: Keys, added: int) -> Ru
     is_looked_at_again = rows > LOOKS * added
     if is_looked_at_again and rows <= most:
         return None
-    found = [(chunk.frame, entries_among(chunk.words_by(columns), keys)[0]) for chunk in waiting]
-    if sum([len(entries) for _, entries in found]) > most:
+    entries_of = [entries_among(chunk.words_by(columns), keys)[0] for chunk in waiting]
+    if sum(map(len, entries_of)) > most:
         return None
     if is_looked_at_again:
         spine.sort_some(most)
     spine.touched += rows + added
-    frames = [gather(frame, entries) for frame, entries in found if len(entries)]
+    frames = [
+        gather(chunk.frame, entries)
+        for chunk, entries in zip(waiting, entries_of, strict=True)
+        if len(entries)
+    ]
     return run_of_rows(spine.layout, columns, stack(frames)) if frames else empty_run(spine.layout)
