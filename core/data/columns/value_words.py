@@ -284,13 +284,16 @@ def _bytes(column: pl.Series) -> Value:
 
 def _few_bytes(column: pl.Series) -> tuple[Words, Words] | None:
     """Return the words of a few texts, all words at once; None if one of them has too many. The same as those of many."""
-    texts = [text or b"" for text in column.cast(pl.Binary).to_list()]
+    texts = column.cast(pl.Binary).to_list()
+    if column.has_nulls():
+        texts = [text or b"" for text in texts]
     counts = np.array([*map(len, texts)], np.uint64)
     most = max(int(counts.max()) + 7 >> 3, 1)
     if most > FEW_WORDS:
         return None
-    filled = b"".join([text.ljust(8 * most, b"\0") for text in texts])
-    items = np.frombuffer(filled, "<u8").reshape(-1, most).T.astype(np.uint64, order="C")
+    # Texts of numpy are filled up with zeros.
+    filled = np.array(texts, f"S{8 * most}")
+    items = filled.view("<u8").reshape(-1, most).T.astype(np.uint64, order="C")
     beyond = counts <= STARTS[:most]
     _mix(items, PLACES[:most])
     items[beyond] = 0
