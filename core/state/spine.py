@@ -96,7 +96,8 @@ class Spine(Totals):
         """The last commit."""
         self._merges: list[Merge] = []
         """Merges made by readers, and of waiting rows: appended by any thread, removed by the one that writes."""
-        self._merges_seen = self.wasted = 0
+        self._merges_seen = 0
+        self.wasted: int = 0
         self._sorts = 0  # How many of the rows that wait are sorted with this epoch.
         self._staged: Version | None = None
         self._settled: tuple[Run, ...] | None = None
