@@ -139,9 +139,11 @@ class Arrange(KeyedOperator):
         frame = delta.frame
         if frame.height and self._where is not None:
             frame = frame.filter(frame.get_column(self._where))
-        if self._skip_null_keys and any(frame.get_column(name).has_nulls() for name in self._keys.names):
-            frame = frame.drop_nulls(self._keys.names)
-        return frame
+        return _without_null_keys(frame, self._keys.names) if self._skip_null_keys else frame
+
+
+def _without_null_keys(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    return frame.drop_nulls(keys) if any(frame.get_column(name).has_nulls() for name in keys) else frame
 
 
 @tagged("core.operators.arrange:CountKeys")
@@ -159,7 +161,9 @@ class KeyCounts(KeyedOperator):
     def step(self, now: Now, *deltas: Delta) -> Delta:
         """Stage the counts of the change; the change itself goes through."""
         (delta,) = deltas
-        frame = delta.frame.drop_nulls(self._keys.names) if self._skip_null_keys else delta.frame
+        frame = delta.frame
+        if self._skip_null_keys:
+            frame = _without_null_keys(frame, self._keys.names)
         if frame.height:
             words = self.words(frame)
             self.spine.stage(
