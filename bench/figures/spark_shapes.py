@@ -21,7 +21,9 @@ from bench.stream_data import write_stream
 
 NAME = "spark-shapes"
 KEYS, MANY = 1_000, 100_000
-OURS, ROCKSDB = "evercurrent, two stages with retractions", "Spark groupBy().agg(), one stage, RocksDB"
+OURS, ROCKSDB, COLLECT = "evercurrent", "Spark, RocksDB", "only collects"
+"""Two stages with retractions; ``groupBy().agg()``, which is one stage without them; and a ``foreachBatch`` that only collects its rows,
+or counts them in Python's workers if they are wide."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,17 @@ def measure(settings: Settings) -> Figure:
         programs = [
             Program(f"{shape.name}: {OURS}", "bench.programs.spark_chain", (*where, *ours)),
             Program(f"{shape.name}: {ROCKSDB}", "bench.peers.spark_native", ("rocksdb", *where, *other)),
+            Program(f"{shape.name}: {COLLECT}", "bench.peers.spark_collect", (*where, *other)),
         ]
         outcomes_by_label = interleave(programs, settings.runs, settings.timeout, settings.report)
-        own, peer = outcomes_by_label.values()
+        own, peer, _ = outcomes_by_label.values()
         expected = replace(stream, files=batches)
         wrong += [
             sentence
             for label, several in outcomes_by_label.items()
             for sentence in faults(label, several, expected)
         ]
-        lines += [_line(label, several, own) for label, several in outcomes_by_label.items()]
+        lines += [_line(label, several, own, peer) for label, several in outcomes_by_label.items()]
         what = f"{shape.name}: Spark with RocksDB / evercurrent, seconds"
         target = Target(what, "times", "at least", shape.faster)
         verdicts.append(judge(target, ratio(peer, own, "median_ms"), quick))
@@ -110,8 +113,11 @@ def _frames(shape: Shape, batches: int) -> Iterator[pl.DataFrame]:
             yield frame
 
 
-def _line(label: str, several: list[Outcome], own: list[Outcome]) -> Line:
+def _line(label: str, several: list[Outcome], own: list[Outcome], peer: list[Outcome]) -> Line:
     if reason := failure(several):
         return Line(label, "ms", None, note=f"failed: {reason}")
-    ratios = {"/ evercurrent": ratio(several, own, "median_ms")}
-    return Line(f"{label}, median batch", "ms", spread(several, "median_ms"), ratios)
+    ratios = {
+        "/ evercurrent": ratio(several, own, "median_ms"),
+        "Spark /": ratio(peer, several, "median_ms"),
+    }
+    return Line(label, "ms a batch", spread(several, "median_ms"), ratios)

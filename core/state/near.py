@@ -26,7 +26,7 @@ def near(spine: Spine, keys: Keys) -> Spine:
     Of rows that wait, only those of these keys are sorted, unless it costs little to sort them all. Cost: a look at each row that
     waits, and where these are more than ``LOOKS`` for each one that this epoch adds, a sort of some of them.
     """
-    columns, change, (_, waiting) = spine.key_columns, spine.unsorted_change, spine.parts
+    columns, change, (_, waiting) = spine.key_columns, spine.unsorted_change, spine.parts()
     if columns is None or (change is None and not waiting):
         return spine
     added = len(spine.delta) if change is None else change.height
@@ -46,7 +46,7 @@ def runs_near(spine: Spine, keys: Keys) -> Sequence[Run]:
     """
     if not len(keys):
         return ()
-    columns, (runs, waiting) = spine.key_columns, spine.parts
+    columns, (runs, waiting) = spine.key_columns, spine.parts()
     if columns is None or rows_in(waiting) <= max(SORTED_AT_ONCE, LOOKS * len(keys)):
         return spine.runs
     there = _of_waiting(spine, columns, group(keys).keys, 0)
@@ -62,7 +62,7 @@ def count_reads(spine: Spine, looked_up: Spine) -> None:
 
 def _of_waiting(spine: Spine, columns: KeyColumns, keys: Keys, added: int) -> Run | None:
     """Return the rows that wait with these keys as one run; None if all rows that wait are to be sorted now."""
-    waiting = spine.parts[1]
+    waiting = spine.parts()[1]
     rows, most = rows_in(waiting), max(SORTED_AT_ONCE, LOOKS * (added + len(keys)))
     is_looked_at_again = rows > LOOKS * added
     if is_looked_at_again and rows <= most:

@@ -121,7 +121,7 @@ class Spine(Totals):
 
     def _with_sorted_rows(self) -> tuple[Run, ...]:
         """See ``Totals``."""
-        runs, waiting = self._parts()
+        runs, waiting = self.parts()
         self._settled = self._merger.piled((*runs, self._sorted_waiting(waiting))) if waiting else runs
         if self._staged is not None:
             self._staged = self._with(self._added, self._chunk)
@@ -220,7 +220,7 @@ class Spine(Totals):
     def near(self, waiting: Run, delta: Run) -> Self:
         """Return a copy of the spine for look-ups of some keys, of which the rows that wait and those of this epoch are these."""
         near = self.at(self.version)
-        near.version, near._delta = Version(((*self.parts[0], *filter(len, [waiting])), ())), delta
+        near.version, near._delta = Version(((*self.parts()[0], *filter(len, [waiting])), ())), delta
         return near
 
     def whole(self, keys: Keys) -> tuple[Run, Run] | None:
@@ -361,7 +361,7 @@ class Spine(Totals):
     def _with(self, added: Sequence[Run], chunk: Chunk | None = None) -> Version:
         """Return the last commit with these runs and waiting rows added, merged as far as is due."""
         then, merger = self.version, self._merger
-        runs, waiting = self._parts(to_stage=True)
+        runs, waiting = self.parts(to_stage=True)
         totals, retracting = dict(then.totals), then.retracting if waiting else 0
         merging = tuple([each for each in then.merging if each.place_in(runs) is not None])
         if self._looks is not None:
@@ -395,12 +395,8 @@ class Spine(Totals):
         changed = Version((runs, waiting), totals, attempt_after, then.wasted, retracting, merging)
         return changed if self.is_growing else merger.tidied(changed, self._sorted_waiting)
 
-    @property
-    def parts(self) -> Parts:
+    def parts(self, *, to_stage: bool = False) -> Parts:
         """Return the parts of the last commit, as far as they were sorted or merged since. Cost: none."""
-        return self._parts()
-
-    def _parts(self, *, to_stage: bool = False) -> Parts:
         return (
             self._as_read(self.version, to_stage=to_stage) if self._settled is None else (self._settled, ())
         )

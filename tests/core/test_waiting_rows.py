@@ -221,7 +221,7 @@ def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts
                 if entries:
                     spine.stage_rows(rows_of(entries))
             words = lazy.words_of(pl.DataFrame({column: keys}, {column: SCHEMA[column]}))
-            waiting = rows_in(lazy.parts[1])
+            waiting = rows_in(lazy.parts()[1])
             there = [entry for run in runs_near(lazy, words) for entry in entries_of_keys(run, words)]
             assert sums_of(there) == sums_of(
                 [entry for run in eager.runs for entry in entries_of_keys(run, words)]
@@ -229,7 +229,7 @@ def test_look_ups_of_keys_find_all_of_their_rows_while_these_are_sorted_in_parts
             for spine in (lazy, eager):
                 spine.discard() if is_failing else spine.commit()
             if keys and not entries and not is_failing:
-                assert rows_in(lazy.parts[1]) <= max(0, waiting - at_once)
+                assert rows_in(lazy.parts()[1]) <= max(0, waiting - at_once)
         assert bits_of(lazy.merged()) == bits_of(eager.merged())
 
 
