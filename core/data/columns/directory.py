@@ -266,20 +266,15 @@ def entries_among(entries: Keys, keys: Keys) -> tuple[Index, Index]:
 
 
 def _maybe_among(entries: Words, keys: Words) -> Index:
-    """Return the positions of all entries that are one of these ascending keys, and of a few more."""
-    # Keys that are integers of few bits differ in these: so bits are counted from the least key on.
-    least, span = keys[0], int(keys[-1] - keys[0])
+    """Return the positions of all entries that are one of these keys, and of a few more."""
     bits = min(max(8, len(keys).bit_length() + 7), WIDEST)
-    shift = np.uint64(max(span.bit_length() - bits, 0))
-    beyond = (span >> int(shift)) + 1
-    table = np.zeros(beyond + 1, np.bool_)
-    table[((keys - least) >> shift).view(np.int64)] = True
+    shift = np.uint64(64 - bits)
+    table = np.zeros(1 << bits, np.bool_)
+    table[(keys >> shift).view(np.int64)] = True
     maybe = np.empty(len(entries), np.bool_)
     for start in range(0, len(entries), BLOCK):
-        slots = entries[start : start + BLOCK] - least
-        slots >>= shift
-        np.minimum(slots, np.uint64(beyond), out=slots)
-        np.take(table, slots.view(np.int64), out=maybe[start : start + len(slots)], mode="clip")
+        slots = (entries[start : start + BLOCK] >> shift).view(np.int64)
+        np.take(table, slots, out=maybe[start : start + len(slots)], mode="clip")
     return np.flatnonzero(maybe)
 
 
