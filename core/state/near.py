@@ -44,11 +44,11 @@ def runs_near(spine: Spine, keys: Keys) -> Sequence[Run]:
 
     Cost: as for ``near``, of an epoch that adds nothing.
     """
-    if not len(keys):
-        return ()
     columns, (runs, waiting) = spine.key_columns, spine.parts()
     if columns is None or rows_in(waiting) <= max(SORTED_AT_ONCE, LOOKS * len(keys)):
         return spine.runs
+    if not len(keys):
+        return ()
     there = _of_waiting(spine, columns, group(keys).keys, 0)
     return spine.runs if there is None else (*runs, *filter(len, [there]))
 

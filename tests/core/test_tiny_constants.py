@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
 
@@ -222,7 +223,14 @@ INT64 = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1, None
 FLOATS = st.sampled_from(
     [None, 0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, float("inf"), float("-inf"), float("nan")]
 )
+DECIMALS = st.sampled_from(
+    [
+        None,
+        *map(Decimal, ("0", "1", "-1", "0.01", 2**63, -(2**63), 2**64, -(2**64), "9" * 36, "-" + "9" * 36)),
+    ]
+)
 COLUMNS = st.one_of(
+    st.tuples(st.just(pl.Decimal(38, 2)), st.lists(DECIMALS, min_size=12, max_size=12)),
     st.tuples(st.just(pl.Int64()), st.lists(INT64, min_size=12, max_size=12)),
     st.tuples(st.just(pl.Float64()), st.lists(FLOATS, min_size=12, max_size=12)),
     st.tuples(st.just(pl.UInt64()), st.lists(WORDS | st.none(), min_size=12, max_size=12)),

@@ -12,6 +12,7 @@ import polars as pl
 
 from .kernels import is_one_word, series_of
 from .nulls import FEW_TEXTS, is_listed, nulls_in
+from .order_words import several_order_words
 from .value_words import Words, one_of_each
 from .whole_columns import AnyColumn, IntColumn, physical
 
@@ -52,31 +53,32 @@ def order_words(column: pl.Series | Words, *, descending: bool, nulls_last: bool
     words = _words(column)
     if words is None:
         return None
-    words = ~words if descending else words
+    words = [~each for each in words] if descending else words
     if not column.has_nulls():
-        return [words]
+        return words
     nulls = nulls_in(column)
-    return [nulls.astype(np.int64) * (1 if nulls_last else -1), np.where(nulls, 0, words)]
+    return [nulls.astype(np.int64) * (1 if nulls_last else -1), *(np.where(nulls, 0, each) for each in words)]
 
 
-def _words(column: pl.Series) -> OrderWords | None:
-    """Return words that sort as the values do; any words where these are null."""
+def _words(column: pl.Series) -> list[OrderWords] | None:
+    """Return words that sort as the values do, the first ones ruling; any words where these are null."""
     dtype = column.dtype
     if dtype == pl.UInt64:
-        values: Words = physical(column).view(np.uint64)
-        return values
+        return [physical(column).view(np.uint64)]
     if is_one_word([dtype]):
-        return physical(column)
+        return [physical(column)]
     if dtype in (pl.Float64, pl.Float32):
         if column.has_nulls():
             return None
         bits = one_of_each(column).view(np.int64)
-        return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+        return [bits ^ ((bits >> 63) & np.int64(2**63 - 1))]
+    if dtype.is_decimal():
+        return [*several_order_words(column)]
     if dtype in (pl.String, pl.Binary) and len(column) <= FEW_TEXTS:
         # Texts are ordered by code points, which is the order of their bytes.
         listed = column.to_list()
         places = {
             text: place for place, text in enumerate(sorted({text for text in listed if text is not None}))
         }
-        return np.array([places.get(text, 0) for text in listed], np.int64)
+        return [np.array([places.get(text, 0) for text in listed], np.int64)]
     return None

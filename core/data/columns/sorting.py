@@ -12,7 +12,7 @@ from .comparisons import OrderWords
 from .comparisons import order_words as words_of_few
 from .grouping import sort_words
 from .kernels import MANY_ROWS, Index, Mask, Words
-from .order_words import has_order_word, order_words
+from .order_words import order_word_count, several_order_words
 from .polars_versions import arg_sort
 
 SIGN = np.uint64(1 << 63)
@@ -35,18 +35,21 @@ class SortColumn:
     @property
     def has_words(self) -> bool:
         """Return whether the column is sorted as words."""
-        return isinstance(self.values, np.ndarray) or has_order_word(self.values.dtype)
+        return isinstance(self.values, np.ndarray) or order_word_count(self.values.dtype) > 0
 
     def words(self) -> list[Words]:
         """Return unsigned words that sort as the column does, those that mark which values are null before those of the values."""
         if isinstance(self.values, np.ndarray):
             return [~self.values if self.descending else self.values]
-        signed = order_words(self.values)
-        words = (~signed if self.descending else signed).view(np.uint64) ^ SIGN
+        words = [
+            (~signed if self.descending else signed).view(np.uint64) ^ SIGN
+            for signed in several_order_words(self.values)
+        ]
         if not self.values.has_nulls():
-            return [words]
+            return words
         nulls = self.values.is_null().to_numpy()
-        return [(nulls == self.nulls_last).astype(np.uint64), np.where(nulls, np.uint64(0), words)]
+        is_null = (nulls == self.nulls_last).astype(np.uint64)
+        return [is_null, *(np.where(nulls, np.uint64(0), each) for each in words)]
 
     def take(self, rows: Index) -> SortColumn:
         """Return the column of these rows."""
