@@ -7,12 +7,14 @@ has no spines: prepared columns, then each aggregate over whole groups, then the
 import datetime as dt
 import math
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
 import pytest
 from polars.testing import assert_frame_equal
 
+import evercurrent as ec
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.operators.group.accumulators import KINDS
 from evercurrent.core.operators.group.aggregates import (
@@ -889,3 +891,19 @@ def test_a_function_that_is_called_as_an_additive_aggregate_becomes_it(
     (kept,) = aggregation("v", ROWS.schema, ("k",), (), expr, None).aggregates
     assert isinstance(kept, Additive)
     assert (kept.kind, kept.dtype) == ("bitwise_or", pl.Int64)
+
+
+@pytest.mark.parametrize("rows", [1, 30])
+@pytest.mark.parametrize("kind", ["append", "diffs"])
+def test_elements_of_lists_are_no_columns(kind: Any, rows: int) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64, "l": pl.List(pl.Int64)}, kind=kind)
+    above_one = pl.col("l").list.filter(pl.element() > 1)
+    selected = engine.view("selected", source.select("k", above_one))
+    filtered = engine.view("filtered", source.filter(above_one.list.len() > 0).select("k"))
+    summed = engine.view("summed", source.group_by("k").agg(above_one.list.sum().sum()))
+    source.push(pl.DataFrame({"k": range(rows), "l": [[1, 2, number] for number in range(rows)]}))
+    expected = [(number, [2] + [number] * (number > 1)) for number in range(rows)]
+    assert selected.read().sort("k").rows() == expected
+    assert filtered.read().sort("k").rows() == [(number,) for number in range(rows)]
+    assert summed.read().sort("k").rows() == [(number, sum(kept)) for number, kept in expected]

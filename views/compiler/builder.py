@@ -13,6 +13,7 @@ from evercurrent.core.circuit.placement import ANYWHERE, Placement
 from evercurrent.core.circuit.stages import Cut
 from evercurrent.core.data.clock import Clock, Earliest, UnknownClock
 from evercurrent.core.data.columns.kernels import MANY_ROWS, Keys, Mask, with_plain_zeros
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.data.columns.row_values import RowExpressions
 from evercurrent.core.data.columns.whole_columns import AnyColumn, IntColumn
 from evercurrent.core.data.delta import Delta
@@ -333,9 +334,7 @@ def plain_copies(columns: Sequence[Column]) -> Mapping[str, str] | None:
 
 def untouched_columns(columns: Sequence[Column]) -> frozenset[str]:
     """Return the columns that are the same in the output, and from which no other one is made."""
-    read = {
-        name for column in columns if column.copies != column.name for name in column.expr.meta.root_names()
-    }
+    read = {name for column in columns if column.copies != column.name for name in root_names(column.expr)}
     return copied_columns(columns) - read
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame, listed, require_characters
 from evercurrent.core.data.tags import not_kept, tagged
@@ -190,9 +191,7 @@ def _check_values_of_nothing(where: str, schema: pl.Schema, compiled: Aggregatio
         except pl.exceptions.PanicException:
             continue  # Of a type whose value of nothing is null, such as the quantile of dates.
         except Exception as error:  # A user's function may raise anything.
-            names = [
-                each.name for each in compiled.finished if aggregate.output in each.expr.meta.root_names()
-            ]
+            names = [each.name for each in compiled.finished if aggregate.output in root_names(each.expr)]
             way_out = (
                 "have extract(create()) return a value"
                 if aggregate.is_users

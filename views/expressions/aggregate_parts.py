@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import polars as pl
 
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import empty_frame, listed
 from evercurrent.core.operators.group.accumulators import KINDS
@@ -145,7 +146,7 @@ class AggregateCompiler:
 
     def _results_read(self, finished: Iterable[pl.Expr]) -> pl.Schema:
         """Return the results of aggregates that are read by expressions."""
-        read = {name for expr in finished for name in expr.meta.root_names()}
+        read = {name for expr in finished for name in root_names(expr)}
         return pl.Schema(
             {each.output: each.dtype for each in self.aggregates.values() if each.output in read}
         )

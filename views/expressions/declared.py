@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.data.schema import forbid_reserved, listed, require_characters, require_columns
 from evercurrent.core.operators.group.aggregates import Column
@@ -297,9 +298,7 @@ def output_trees(
         node = plain.tree
     except UnreadableError as error:
         raise PlanError(f"{where}: {shown(expr)}: {error}") from error
-    require_columns(
-        where, schema, dict.fromkeys(expr.meta.root_names() if node is None else columns_of(node))
-    )
+    require_columns(where, schema, dict.fromkeys(root_names(expr) if node is None else columns_of(node)))
     if node is None:
         raise PlanError(f"{where}: {shown(expr)}: {python[0]}; {python[1]}")
     return OutputTrees(expression, expanded(where, schema, node, hidden), is_renamed=plain is not expression)

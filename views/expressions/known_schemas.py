@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from evercurrent.core.data.columns.polars_versions import forgets_elements
+from evercurrent.core.data.columns.polars_versions import forgets_elements, root_names
 from evercurrent.core.data.errors import PlanError, first_line
 from evercurrent.core.data.schema import empty_frame
 
@@ -54,7 +54,7 @@ def read_by(expr: pl.Expr, schema: pl.Schema, besides: Iterable[str] = ()) -> pl
     All of them where it is not known, as for ``pl.all()``, and where a column is missing, which polars then names. So what is found out
     about an expression costs what it reads, also among thousands of columns.
     """
-    names = expr.meta.root_names()
+    names = root_names(expr)
     if not names or expr.meta.has_multiple_outputs() or not schema.keys() >= {*names}:
         return schema
     return pl.Schema({name: schema[name] for name in (*names, *besides) if name in schema})
@@ -119,7 +119,7 @@ def _is_quantile_of_dates(schema: pl.Schema, expression: Expression) -> bool:
     evaluation would refuse it, and the derivation of types does not.
     """
     form = expression.form
-    types = [schema[name] for name in expression.expr.meta.root_names() if name in schema]
+    types = [schema[name] for name in root_names(expression.expr) if name in schema]
     has_quantiles = all(dtype.is_numeric() or dtype.is_temporal() for dtype in types)
     return pl.Date in types and has_quantiles and form is not None and b"Quantile" in form
 

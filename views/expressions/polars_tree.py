@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from evercurrent.core.data.columns.polars_versions import VERSION
+from evercurrent.core.data.columns.polars_versions import VERSION, root_names
 from evercurrent.core.data.errors import PlanError
 from evercurrent.core.operators.group.aggregates import Column as OutputColumn
 
@@ -193,7 +193,7 @@ class Expression:
     @property
     def root_names(self) -> tuple[str, ...]:
         """Return the columns that the expression names, without those that a selector matches."""
-        return tuple(self.expr.meta.root_names())
+        return tuple(root_names(self.expr))
 
     @property
     def copies(self) -> str | None:
@@ -216,7 +216,7 @@ def output_name(expr: pl.Expr) -> str:
         return expr.meta.output_name()
     except pl.exceptions.PolarsError:
         # polars has no output name for `name.keep()`, which is that of its first column.
-        roots = expr.meta.root_names()
+        roots = root_names(expr)
         if roots and not expr.meta.has_multiple_outputs():
             return roots[0]
         raise PlanError(f"{shown(expr)}: it has no name of its own; name it with .alias(...)") from None

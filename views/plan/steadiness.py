@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.operators.group.aggregates import Column
 
 from .nodes import (
@@ -77,7 +78,7 @@ def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
         case Input() | Negate() | Concat() | Explode() | Unnest() | Join():
             return True, True
         case Filter(condition=condition):
-            same = not retyped.intersection(condition.expr.meta.root_names())
+            same = not retyped.intersection(root_names(condition.expr))
         case Select(columns=columns):
             same = not retyped.intersection(_computed_from(columns))
         case Unique():
@@ -93,7 +94,7 @@ def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
             same = event_time.column not in retyped
         case WindowedGroup() as group:
             columns = (*group.key_columns, *group.aggregation.prepared, *group.trigger_inputs)
-            used = {name for each in columns for name in each.expr.meta.root_names()}
+            used = {name for each in columns for name in root_names(each.expr)}
             same = retyped.isdisjoint({*used, group.event_time.column})
         case _:
             same = not retyped
@@ -101,7 +102,7 @@ def _does_the_same(node: PlanNode, inputs: list[_Input]) -> tuple[bool, bool]:
 
 
 def _computed_from(columns: Iterable[Column]) -> set[str]:
-    return {name for each in columns if each.copies is None for name in each.expr.meta.root_names()}
+    return {name for each in columns if each.copies is None for name in root_names(each.expr)}
 
 
 def _groups_the_same(group: Group, columns: _Input) -> tuple[bool, bool]:

@@ -50,6 +50,15 @@ def forgets_elements(schema: pl.Schema) -> bool:
     )
 
 
+def root_names(expr: pl.Expr) -> list[str]:
+    """Return the columns that an expression reads, as ``meta.root_names`` does, without the element that ``list.filter`` has as one.
+
+    >>> root_names(pl.col("prices").list.filter(pl.element() > 1))
+    ['prices']
+    """
+    return [name for name in expr.meta.root_names() if name]
+
+
 def arg_sort(frame: pl.DataFrame, descending: Sequence[bool], nulls_last: Sequence[bool]) -> pl.Series:
     """Return the positions of the rows in the order of all columns, the first one ruling.
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from .kernels import MANY_ROWS, frame_of
+from .polars_versions import root_names
 
 _OVER_ELEMENTS = (".eval(", ".agg(")
 """Parts of the text of an expression over elements of lists. Other text that looks like it costs time, not correctness."""
@@ -52,7 +53,7 @@ class RowExpressions:
     def __init__(self, exprs: Sequence[pl.Expr], shown: Callable[[int], str] | None = None) -> None:
         self._exprs = list(exprs)
         self._shown = shown
-        self.inputs = tuple(dict.fromkeys(name for expr in exprs for name in expr.meta.root_names()))
+        self.inputs = tuple(dict.fromkeys(name for expr in exprs for name in root_names(expr)))
         self._over_elements = any(has_element_expression(expr) for expr in exprs)
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -76,7 +77,7 @@ class RowExpressions:
             if error is not None and self._shown is not None:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 row = failing_row(
-                    frame.select(list(dict.fromkeys(expr.meta.root_names()))),
+                    frame.select(list(dict.fromkeys(root_names(expr)))),
                     lambda rows, expr=expr: _error_of(rows, expr) is not None,  # type: ignore[misc]
                 )
                 ways_out = [f"; {way}" for part, way in _WAYS_OUT.items() if part in reason]

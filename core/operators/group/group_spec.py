@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...data.columns.kernels import frame_of, with_plain_zeros
+from ...data.columns.polars_versions import root_names
 from ...data.columns.row_values import RowExpressions
 from ...data.columns.whole_columns import AnyColumn
 from ...data.errors import ArithmeticRefusedError, InputError, first_line
@@ -44,7 +45,7 @@ class GroupSpec:
 
     def shown(self, aggregate: Aggregate) -> list[str]:
         """Return the output columns that are computed from an aggregate."""
-        return [column.name for column in self.finished if aggregate.output in column.expr.meta.root_names()]
+        return [column.name for column in self.finished if aggregate.output in root_names(column.expr)]
 
 
 class Finishing:

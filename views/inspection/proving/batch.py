@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from evercurrent.core.data.columns.polars_versions import root_names
 from evercurrent.core.eventtime.windows.kinds import Given
 
 from .arguments import each_of, is_column, listed, with_name
@@ -389,7 +390,7 @@ class Groups:
         text, time = str(expr), self._batch.event_time
         expr = with_order_of_equals(expr, rows, time)
         by_time = [time] if time is not None and (".first(" in text or ".last(" in text) else []
-        order = [*by_time, *dict.fromkeys(expr.meta.root_names())]
+        order = [*by_time, *dict.fromkeys(root_names(expr))]
         numbered = rows.with_columns(numbers.alias(_GROUP))
         ordered = numbered.sort([*order, _GROUP]) if order else numbered
         exprs, ordered = with_exact_sums(expr, ordered, _GROUP)
