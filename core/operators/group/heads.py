@@ -1,9 +1,9 @@
 """The first row of each group by an order is kept in additive columns.
 
-A value of up to 64 bits has an *order word*, an integer that sorts as the value does; a decimal has two. The first row of a group is the one
-whose words come first, so while no row is retracted a group needs these words and nothing of its other rows. They are kept as differences: an
-epoch adds ``word now - word before`` modulo 2^64, so that the words of a group are the sums of its columns. Spines,
-merges, rollback, checkpoints and buckets then work as they do for any sum.
+A value of up to 64 bits has an *order word*, an integer that sorts as the value does; a decimal has two. The first row of a
+group is the one whose words come first, so while no row is retracted a group needs these words and nothing of its other rows. They
+are kept as differences: an epoch adds ``word now - word before`` modulo 2^64, so that the words of a group are the sums of its
+columns. Spines, merges, rollback, checkpoints and buckets then work as they do for any sum.
 """
 
 from __future__ import annotations
