@@ -34,9 +34,9 @@ def near(spine: Spine, keys: Keys) -> Spine:
     if there is None:
         return spine
     if change is None:
-        return spine.near(there, spine.delta)
+        return spine.with_sorted(there, spine.delta)
     entries, _ = entries_among(columns.words(change), keys)
-    return spine.near(there, run_of_rows(spine.layout, columns, gather(change, entries)))
+    return spine.with_sorted(there, run_of_rows(spine.layout, columns, gather(change, entries)))
 
 
 def runs_near(spine: Spine, keys: Keys) -> Sequence[Run]:
@@ -45,7 +45,7 @@ def runs_near(spine: Spine, keys: Keys) -> Sequence[Run]:
     Cost: as for ``near``, of an epoch that adds nothing.
     """
     columns, (runs, waiting) = spine.key_columns, spine.parts()
-    if columns is None or rows_in(waiting) <= max(SORTED_AT_ONCE, LOOKS * len(keys)):
+    if columns is None or rows_in(waiting) <= _most_at_once(len(keys)):
         return spine.runs
     if not len(keys):
         return ()
@@ -60,10 +60,15 @@ def count_reads(spine: Spine, looked_up: Spine) -> None:
         spine.waste(looked_up.wasted)
 
 
+def _most_at_once(rows: int) -> int:
+    """Return how many rows that wait may be sorted with an epoch that adds or looks up so many."""
+    return max(SORTED_AT_ONCE, LOOKS * rows)
+
+
 def _of_waiting(spine: Spine, columns: KeyColumns, keys: Keys, added: int) -> Run | None:
     """Return the rows that wait with these keys as one run; None if all rows that wait are to be sorted now."""
     waiting = spine.parts()[1]
-    rows, most = rows_in(waiting), max(SORTED_AT_ONCE, LOOKS * (added + len(keys)))
+    rows, most = rows_in(waiting), _most_at_once(added + len(keys))
     is_looked_at_again = rows > LOOKS * added
     if is_looked_at_again and rows <= most:
         return None

@@ -217,11 +217,11 @@ class Spine(Totals):
             self._sorts = rows
             self._staged = self._with(self._added, self._chunk)
 
-    def near(self, waiting: Run, delta: Run) -> Self:
+    def with_sorted(self, waiting: Run, delta: Run) -> Self:
         """Return a copy of the spine for look-ups of some keys, of which the rows that wait and those of this epoch are these."""
-        near = self.at(self.version)
-        near.version, near._delta = Version(((*self.parts()[0], *filter(len, [waiting])), ())), delta
-        return near
+        own = self.at(self.version)
+        own.version, own._delta = Version(((*self.parts()[0], *filter(len, [waiting])), ())), delta
+        return own
 
     def whole(self, keys: Keys) -> tuple[Run, Run] | None:
         """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
