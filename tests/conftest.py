@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,7 @@ import forked
 import run_folder
 from chosen_examples import Outcome, chosen_first, kept
 from distribution import rank, together
+from evercurrent.core.circuit.circuit import Circuit
 from evercurrent.core.data.tags import refuse_untagged
 from evercurrent.views.sinks.delivery import _deliveries as deliveries_at_exit
 from evercurrent.views.testing.pytest_plugin import TranscriptItem
@@ -63,6 +65,13 @@ def no_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     for name in ("fsync", "fdatasync"):
         if hasattr(os, name):
             monkeypatch.setattr(os, name, is_open)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_plan_gains_by_workers() -> Iterator[None]:
+    """Tests with several workers are about states in buckets, whatever the plan; users get these where windows merge."""
+    with patch.object(Circuit, "gains_by_buckets", True):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -309,12 +309,12 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def main(name: str, loaded: int, epochs: int, rows: int) -> None:
+def main(name: str, loaded: int, epochs: int, rows: int, workers: int) -> None:
     operator = OPERATORS[name]
     at_first = memory.resident()
     rows_of_epochs = made_rows(loaded, epochs, rows, retracting=operator.retracting)
     other = pl.DataFrame({"key": np.arange(KEYS), "label": np.arange(KEYS) % GROUPS})
-    engine = ec.Engine()
+    engine = ec.Engine(workers=workers)
     source = engine.source(
         "rows",
         dict(COLUMNS),
@@ -368,5 +368,6 @@ if __name__ == "__main__":
     parser.add_argument("--loaded", type=int, default=0, help="rows that are pushed before, in one epoch")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rows", type=int, default=200_000, help="rows in each epoch")
+    parser.add_argument("--workers", type=int, default=1, help="of the engine")
     options = parser.parse_args()
-    main(options.operator, options.loaded, options.epochs, options.rows)
+    main(options.operator, options.loaded, options.epochs, options.rows, options.workers)

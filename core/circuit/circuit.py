@@ -260,6 +260,11 @@ class Circuit:
         )
         return number
 
+    @property
+    def gains_by_buckets(self) -> bool:
+        """Whether one of its operators gains by several buckets."""
+        return any(node.operator.gains_by_buckets for node in self.nodes)
+
     def _giver(self, name: str, operator: Operator, channel: State | Channel) -> NodeId:
         """Return the node that gives something that a new node reads."""
         if id(channel) not in self._givers:

@@ -95,6 +95,9 @@ class Operator:
     counts_rows: bool = False
     """Whether its first state holds only the count of each row, and nothing of the row itself."""
 
+    gains_by_buckets: bool = False
+    """Whether large epochs take less time over several buckets, each in a thread. Of all others Python's own part is too large."""
+
     is_rekeyable: bool = False
     """Whether the entries of its first state can be sorted by other words if a column of its rows changes its type."""
 

@@ -21,16 +21,17 @@ ROOT = Path(__file__).parents[2]
 
 ENDING = """
 import atexit, threading
+from datetime import datetime
 import polars as pl
 import evercurrent as ec
 
 engine = ec.Engine(workers=2)
-source = engine.source("s", {"k": pl.Int64})
-view = engine.view("v", source.group_by("k").agg(n=pl.len()))
+source = engine.source("s", {"k": pl.Int64, "t": pl.Datetime}, event_time="t")
+view = engine.view("v", source.window(ec.sessions("1m")).group_by("k").agg(n=pl.len()))
 
 
 def push():
-    engine.push("s", {"k": list(range(10_000)) * 2})
+    engine.push("s", {"k": list(range(10_000)) * 2, "t": [datetime(2026, 1, 1)] * 20_000})
     print(view.read().select(pl.len(), pl.col("n").sum()).row(0))
 
 

@@ -86,5 +86,5 @@ class Team:
     def _threads(self) -> ThreadPoolExecutor:
         """Return the pool of the other threads. A child process gets a new one, as ``fork`` copies no threads."""
         if self._pool is None or self._process != os.getpid():
-            self._pool, self._process = ThreadPoolExecutor(self._size - 1, "evercurrent"), os.getpid()
+            self._pool, self._process = ThreadPoolExecutor(self._size - 1, "evercurrent-worker"), os.getpid()
         return self._pool

@@ -360,7 +360,7 @@ class Running(EpochReads):
         return self._choreography.make_real(self._refusing[1], now, taken_input)
 
     def _evaluator_of(self, compiled: Compiled) -> CircuitEvaluator | WorkerEvaluator:
-        if self._workers == 1:
+        if self._workers == 1 or not compiled.circuit.gains_by_buckets:
             return CircuitEvaluator(compiled, self.fills)
         from .worker_evaluator import WorkerEvaluator  # Imported here, as only workers need it.
 

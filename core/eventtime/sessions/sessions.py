@@ -51,6 +51,7 @@ class Sessions(Operator):
     may_wake = True
     has_timers = True
     awaits_clocks = True
+    gains_by_buckets = True
     role = "sessions"
     other_roles = ("rows of sessions", "timers of sessions")
 

@@ -64,6 +64,7 @@ class MergeWindows(Operator):
     may_wake = True
     has_timers = True
     awaits_clocks = True
+    gains_by_buckets = True
     role = "rows of merging windows"
     other_roles = ("timers of merging windows",)
 
