@@ -18,6 +18,7 @@ import evercurrent as ec
 from edge_values import VALUES
 from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
+from evercurrent.core.operators.group import ranked_runs
 from evercurrent.core.operators.group.ranked_states import METHODS, RANKED, Ranks
 from evercurrent.core.state import row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
@@ -86,6 +87,7 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
         patch.object(row_merge, "FEW_ENTRIES", 1),
         patch.multiple(run, FROM=1),
         patch.multiple(run_merge, FEW_ENTRIES=1, MOST_OF_A_KEY=at_once),
+        patch.multiple(ranked_runs, NEAR=at_once, READ_AT_ONCE=at_once, FEW_RANGES=at_once),
     ):
         for frame in frames:
             engine.push("rows", frame)

@@ -9,10 +9,12 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import evercurrent as ec
+import evercurrent.core.operators.group.ranked_runs as ranked_module
 import evercurrent.core.operators.join as join_module
 import evercurrent.core.state.lookup as reading_module
 from harness import circuit_of
@@ -49,7 +51,7 @@ class Expanded:
     """How many entries were read out of runs."""
 
     entries: int = 0
-    modules: list[Any] = field(default_factory=lambda: [reading_module, join_module])
+    modules: list[Any] = field(default_factory=lambda: [reading_module, join_module, ranked_module])
 
 
 @pytest.fixture
@@ -107,6 +109,31 @@ def test_an_epoch_costs_the_same_over_sixteen_times_the_state(text: str, expande
     large = small_epochs(loaded(text, LARGE), LARGE, 15, expanded)
     assert large[0] <= 2 * small[0] + 100, f"counters {small[0]} -> {large[0]}"
     assert large[1] <= 2 * small[1] + 100, f"entries read {small[1]} -> {large[1]}"
+
+
+@pytest.mark.parametrize("size", [LARGE, 4 * LARGE])
+@pytest.mark.parametrize("kind", ["append", "diffs"])
+def test_of_two_large_groups_a_median_reads_few_rows(kind: str, size: int, expanded: Expanded) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"x": pl.Float64}, kind=kind)  # type: ignore[arg-type]
+    high = pl.col("x").quantile(0.95)
+    engine.view("v", source.group_by(g=pl.col("x") % 0.125 > 0.1).agg(pl.col("x").median(), high=high))
+    draw = np.random.default_rng(3)
+    values = draw.random(size)
+    engine.push("s", {"x": values})
+    work = []
+    for at in range(30):
+        rows = pl.DataFrame({"x": draw.random(5)})
+        if kind == "diffs":
+            gone = pl.DataFrame({"x": values[5 * at :][:5]})
+            rows = pl.concat([rows.with_columns(_diff=1), gone.with_columns(_diff=-1)])
+        before = touched(engine), expanded.entries
+        engine.push("s", rows)
+        work.append((touched(engine) - before[0], expanded.entries - before[1]))
+    # Two aggregates before and after the epoch, and what an epoch of a few rows merges.
+    most = 2 * 2 * (ranked_module.READ_AT_ONCE + 2 * ranked_module.NEAR) + 100
+    for counts in zip(*work, strict=True):
+        assert statistics.median(counts) <= most, counts
 
 
 @pytest.mark.parametrize(

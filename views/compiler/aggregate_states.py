@@ -82,7 +82,10 @@ def _recomputed(rows: GroupRows, aggregate: RecomputedAggregate) -> Made:
     ranks = ranked(aggregate.expr) if is_ranked else None
     aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
     if ranks is not None:
-        return node, RankedState(aggregate, spine, keyless=rows.keyless, ranks=ranks)
+        below_zero = rows.retracts and rows.may_go_below_zero
+        return node, RankedState(
+            aggregate, spine, keyless=rows.keyless, ranks=ranks, may_go_below_zero=below_zero
+        )
     return node, RecomputedState(aggregate, spine, keyless=rows.keyless, twice=twice)
 
 

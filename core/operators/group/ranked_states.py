@@ -1,13 +1,14 @@
 """Aggregates that are the value at a rank among the values of a group: the median and quantiles.
 
 If a batch is a large part of the rows, these are kept in one run, where the value at a rank is found by its place. Otherwise
-the rows of the touched groups are read.
+entries near the rank are read of each run (``ranked_runs``), and only if rows may have negative counts all rows of the touched groups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,7 @@ from .accumulators import Sums
 from .aggregate_contract import Change
 from .aggregate_states import MOST_WRITTEN_OUT, RecomputedState, placed, require_few
 from .aggregates import RecomputedAggregate
+from .ranked_runs import Moment, ValueRun, at_ranks, running
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,19 @@ class RankedState(RecomputedState):
     """The value at a rank of each group, over rows that have one column, of numbers, and are in its order."""
 
     def __init__(
-        self, aggregate: RecomputedAggregate, arrangement: Spine, *, keyless: bool, ranks: Ranks
+        self,
+        aggregate: RecomputedAggregate,
+        arrangement: Spine,
+        *,
+        keyless: bool,
+        ranks: Ranks,
+        may_go_below_zero: bool,
     ) -> None:
         super().__init__(aggregate, arrangement, keyless=keyless)
         (self._input,) = aggregate.inputs
         self._ranks = ranks
+        self._may_go_below_zero = may_go_below_zero
+        self._value_runs = WeakKeyDictionary[Run, ValueRun]()
         self._values_of_run: _RunValues | None = None
         """The values of all keys of the run after the last epoch, which is the one before the next."""
 
@@ -96,13 +106,49 @@ class RankedState(RecomputedState):
 
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
-        whole = self._spine.whole(change.keys)
+        whole = self._spine.whole(change.keys if self._may_go_below_zero else None)
         if whole is None:
-            return super().change(change)
+            results = self._of_several_runs(change)
+            return super().change(change) if results is None else results
         before, after = whole
         were = self._of_run(before, change.keys.take(change.groups[: change.count_before]))
         self._values_of_run = self._of_all_keys(after)
         return were.append(self._of_run(after, change.keys.take(change.groups[change.count_before :])))
+
+    def _of_several_runs(self, change: Change) -> pl.Series | None:
+        """Return the results of a change; None if rows have to be read that are there too often, or less often than never."""
+        if self._may_go_below_zero:
+            return None
+        held = (*self._spine.runs, self._spine.delta)
+        runs = [self._value_run(run) for run in held]
+        ranges = [run.find(change.keys) for run in held]
+        firsts = [run.first_values(*each) for run, each in zip(runs, ranges, strict=True)]
+        of_nulls = [(lower, first) for (lower, _), first in zip(ranges, firsts, strict=True)]
+        of_values = [(first, upper) for (_, upper), first in zip(ranges, firsts, strict=True)]
+        moments: list[Moment] = []
+        for number in (len(runs) - 1, len(runs)):
+            counts = _counts(runs[:number], of_values[:number], len(change.keys))
+            nulls = _counts(runs[:number], of_nulls[:number], len(change.keys))
+            if counts.sum(dtype=np.float64) + nulls.sum(dtype=np.float64) > MOST_WRITTEN_OUT:
+                return None
+            there = np.flatnonzero(counts)
+            moments.append(Moment(number, there, *self._ranks.of(counts[there], nulls[there])))
+        pairs, read = at_ranks(runs, of_values, moments)
+        self._spine.touched += read
+        dtype = self._spine.layout.payload[self._input]
+        before, after = (
+            self._results(
+                pl.Series(low, dtype=dtype), pl.Series(high, dtype=dtype), moment.groups, len(change.keys)
+            )
+            for moment, (low, high) in zip(moments, pairs, strict=True)
+        )
+        were, are = change.groups[: change.count_before], change.groups[change.count_before :]
+        return at(before, were).append(at(after, are))
+
+    def _value_run(self, run: Run) -> ValueRun:
+        if run not in self._value_runs:
+            self._value_runs[run] = ValueRun.of(run, self._input)
+        return self._value_runs[run]
 
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
         of_run = self._values_of_run
@@ -134,11 +180,23 @@ class RankedState(RecomputedState):
         ranges = _Ranges.of(values, diffs, lower, upper)
         groups = np.flatnonzero(ranges.counts)
         ranks = self._ranks.of(ranges.counts[groups], ranges.nulls[groups])
-        result = at(values, ranges.places(groups, ranks[0]))
-        if self._ranks.method == "median":
-            result = mean(result, at(values, ranges.places(groups, ranks[1])))
+        low = at(values, ranges.places(groups, ranks[0]))
+        high = at(values, ranges.places(groups, ranks[1])) if self._ranks.method == "median" else low
+        return self._results(low, high, groups, len(lower))
+
+    def _results(self, low: pl.Series, high: pl.Series, groups: Index, height: int) -> pl.Series:
+        """Return the results of as many groups, of which these have the values at both ranks, and the others have none."""
+        result = mean(low, high) if self._ranks.method == "median" else low
         result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
-        return placed(result, groups, len(lower), self._of_nothing)
+        return placed(result, groups, height, self._of_nothing)
+
+
+def _counts(runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], height: int) -> Ints:
+    """Return the sums of the diffs of ranges over these runs, for each of ``height`` groups."""
+    counts = np.zeros(height, np.int64)
+    for run, (lower, upper) in zip(runs, ranges, strict=True):
+        counts += run.counts(lower, upper)
+    return counts
 
 
 def _diffs(run: Run) -> Ints:
@@ -260,14 +318,3 @@ def mean(low: pl.Series, high: pl.Series) -> pl.Series:
     one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
     with np.errstate(invalid="ignore", over="ignore"):
         return pl.Series(low.name, np.where(one == other, one, 0.5 * (other - one) + one))
-
-
-def running(times: Ints) -> Ints:
-    """Return the sums of the numbers before each, and of all.
-
-    >>> running(np.array([2, 0, 3])).tolist()
-    [0, 2, 2, 5]
-    """
-    sums = np.zeros(len(times) + 1, np.int64)
-    np.cumsum(times, out=sums[1:])
-    return sums

@@ -1,0 +1,289 @@
+"""The values at some ranks among several runs, of which only the entries near these ranks are read, and not whole groups.
+
+    the value at rank k = the least x with F(x) > k,  F(x) = the sum over the runs of the diffs of values up to x
+
+A run may have negative diffs, for what it retracts of others; their sums over all runs are not negative, so F never falls.
+Two values of the run that has most entries of a group, at both sides of where the rank would be if all runs had the same
+distribution, are counted in all runs. They bound the value, or rule out one side (Floyd and Rivest, "Expected time bounds for
+selection", 1975, which samples for this what is a run here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...data.columns.kernels import Index, Ints, Mask, expand, is_ones
+from ...data.columns.nulls import nulls_as, nulls_in
+from ...data.columns.sorting import sorted_by
+from ...data.schema import DIFF
+from ...state.run import Run
+
+Numbers = npt.NDArray[Any]
+"""Integers or floats of any width."""
+
+Side = Literal["left", "right"]
+"""Where among equal values a search ends, as for ``numpy.searchsorted``."""
+
+NEAR = 64
+"""Groups of which at most so many entries may be the value are read."""
+
+READ_AT_ONCE = 2048
+"""If the other groups have at most so many entries in all, these are read, too: to rule out more of them costs as much."""
+
+ROUNDS = 8
+"""How often entries are ruled out at most: each time all but some root of their number, where runs are alike."""
+
+MARGIN = 1.5
+"""How far apart the two values are from the expected place, in square roots of the entries of the run: three deviations."""
+
+FEW_RANGES = 32
+"""So many ranges are searched one by one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueRun:
+    """The entries of a run, of which each key has some in ascending order, nulls before all ``values``.
+
+    ``ends`` are the sums of the diffs before each entry, and of all; None if all diffs are one. ``nulls`` is None if there are none.
+    """
+
+    values: Numbers
+    ends: Ints | None
+    nulls: Mask | None
+
+    @staticmethod
+    def of(run: Run, column: str) -> ValueRun:
+        """Return the entries of a run with the values in this column. Cost: a look at all of its diffs."""
+        values, diffs = run.payload.get_column(column), run.sums.get(DIFF, np.zeros(len(run), np.int64))
+        nulls = nulls_in(values) if values.has_nulls() else None
+        return ValueRun(nulls_as(0, values).to_numpy(), None if is_ones(diffs) else running(diffs), nulls)
+
+    def counts(self, lower: Index, upper: Index) -> Ints:
+        """Return the sum of the diffs of each of these ranges."""
+        if self.ends is None:
+            return upper - lower
+        sums: Ints = self.ends[upper] - self.ends[lower]
+        return sums
+
+    def first_values(self, lower: Index, upper: Index) -> Index:
+        """Return the first entry of each range that is not null."""
+        nulls = self.nulls
+        return lower if nulls is None else _bisected(lambda places, _: nulls[places], lower, upper)
+
+    def search(self, targets: Numbers, lower: Index, upper: Index, side: Literal["left", "right"]) -> Index:
+        """Return the first entry of each range that is not below its target, or to its right the first one above it."""
+        if len(targets) <= FEW_RANGES:
+            ranges = zip(targets, lower.tolist(), upper.tolist(), strict=True)
+            found = [
+                start + self.values[start:end].searchsorted(target, side) for target, start, end in ranges
+            ]
+            return np.array(found, np.intp)
+        if side == "left":
+            return _bisected(lambda places, of: _is_less(self.values[places], targets[of]), lower, upper)
+        return _bisected(lambda places, of: ~_is_less(targets[of], self.values[places]), lower, upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What to read as of one moment: of these groups the values at two ranks each, from 0, ``high`` not below ``low``.
+
+    The entries are those of the first ``runs`` runs.
+    """
+
+    runs: int
+    groups: Index
+    low: Ints
+    high: Ints
+
+
+Pair = tuple[Numbers, Numbers]
+"""The values at the lower and at the higher rank of each group."""
+
+
+def at_ranks(
+    runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], moments: Sequence[Moment]
+) -> tuple[list[Pair], int]:
+    """Return the values at ranks as of some moments, and how many entries were read.
+
+    ``ranges`` are those of the groups in each of the runs, without nulls. Cost: of groups with few entries all of these, sorted once;
+    otherwise of each group a number of entries that depends on how alike the distributions of its values in the runs are, and a
+    few searches in each of its ranges.
+    """
+    lower, upper = np.array([start for start, _ in ranges]), np.array([end for _, end in ranges])
+    if not len(_wide((upper - lower).sum(axis=0))):
+        entries = _Entries.of(runs, lower, upper)
+        return [entries.at(each, np.zeros(len(each.groups), np.int64)) for each in moments], len(
+            entries.owner
+        )
+    values, read = [], 0
+    for moment in moments:
+        own = slice(0, moment.runs)
+        windows = _Windows(runs[own], lower[own, moment.groups], upper[own, moment.groups])
+        windows.narrow(moment.low, moment.high)
+        entries = _Entries.of(windows.runs, windows.lower, windows.upper)
+        values.append(entries.at(replace(moment, groups=np.arange(len(moment.groups))), windows.below))
+        read += len(entries.owner)
+    return values, read
+
+
+def _wide(sizes: Index) -> Index:
+    """Return the groups of whose entries, of which there are so many, some should be ruled out before the others are read."""
+    wide = np.flatnonzero(sizes > NEAR)
+    return wide if sizes[wide].sum() > READ_AT_ONCE else wide[:0]
+
+
+@dataclass(slots=True, eq=False)
+class _Windows:
+    """The entries of each run, from ``lower`` to ``upper`` for each group, that may be the values; ``below`` counts those before.
+
+    The first dimension of the arrays is that of runs, the second that of groups.
+    """
+
+    runs: Sequence[ValueRun]
+    lower: Index
+    upper: Index
+    below: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.below = np.zeros(self.lower.shape[1], np.int64)
+
+    def narrow(self, low: Ints, high: Ints) -> None:
+        """Rule out entries of groups that have many, round by round."""
+        for _ in range(ROUNDS):
+            wide = _wide((self.upper - self.lower).sum(axis=0))
+            if not len(wide):
+                return
+            self._narrow(wide, low[wide], high[wide])
+
+    def _narrow(self, groups: Index, low: Ints, high: Ints) -> None:
+        lower, upper, below = self.lower[:, groups], self.upper[:, groups], self.below[groups]
+        bounds = self._values_around(lower, upper, low - below, high - below)
+        first = self._searched(bounds[0], lower, upper, "left")
+        last = self._searched(bounds[1], first, upper, "right")
+        before, until = below + self._counts(lower, first), below + self._counts(lower, last)
+        # Each of the two values is at one side of both ranks, or between them.
+        for is_below, places, counted in ((before <= low, first, before), (until <= low, last, until)):
+            lower[:, is_below], below[is_below] = places[:, is_below], counted[is_below]
+        for is_above, places in ((until > high, last), (before > high, first)):
+            upper[:, is_above] = places[:, is_above]
+        self.lower[:, groups], self.upper[:, groups], self.below[groups] = lower, upper, below
+
+    def _values_around(self, lower: Index, upper: Index, low: Ints, high: Ints) -> Pair:
+        """Return for each group two values of the run that has most of its entries, around where the ranks are expected."""
+        sizes = upper - lower
+        fullest, size = sizes.argmax(axis=0), sizes.max(axis=0)
+        step, margin = size / np.maximum(self._counts(lower, upper), 1), MARGIN * np.sqrt(size) + 1
+        places = ((low + 0.5) * step - margin, (high + 0.5) * step + margin)
+        bounds = np.empty((2, len(size)), self.runs[0].values.dtype)
+        for number, run in enumerate(self.runs):
+            own = np.flatnonzero(fullest == number)
+            for bound, expected in zip(bounds, places, strict=True):
+                near = np.clip(expected[own], 0, size[own] - 1).astype(np.intp)
+                bound[own] = run.values[lower[number, own] + near]
+        return bounds[0], bounds[1]
+
+    def _counts(self, lower: Index, upper: Index) -> Ints:
+        """Return the sums of the diffs of these ranges over all runs."""
+        sums: Ints = np.sum(
+            [run.counts(starts, ends) for run, starts, ends in zip(self.runs, lower, upper, strict=True)],
+            axis=0,
+        )
+        return sums
+
+    def _searched(self, targets: Numbers, lower: Index, upper: Index, side: Side) -> Index:
+        ranges = zip(self.runs, lower, upper, strict=True)
+        return np.array([run.search(targets, starts, ends, side) for run, starts, ends in ranges])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Entries of several runs, group by group and by value; ``order`` is where each was before, one run after the other.
+
+    ``begins`` is where those of each run began then, ``ends`` the last entry of each value of a group.
+    """
+
+    owner: Index
+    values: Numbers
+    counts: Ints
+    order: Index
+    begins: Index
+    ends: Index
+
+    @staticmethod
+    def of(runs: Sequence[ValueRun], lower: Index, upper: Index) -> _Entries:
+        """Return the entries in these ranges. Cost: one sort of them."""
+        owners, values, counts = [], [], []
+        for run, starts, stops in zip(runs, lower, upper, strict=True):
+            places, owner = expand(starts, stops)
+            owners.append(owner)
+            values.append(run.values[places])
+            counts.append(run.counts(places, places + 1))
+        begins = running(np.array([*map(len, owners)], np.int64))
+        owner, value = np.concatenate(owners), np.concatenate(values)
+        order = sorted_by([owner.view(np.uint64), pl.Series(value)])
+        owner, value = owner[order], value[order]
+        is_last = np.ones(len(order), np.bool_)
+        np.logical_or(owner[1:] != owner[:-1], _differ(value[1:], value[:-1]), out=is_last[:-1])
+        return _Entries(owner, value, np.concatenate(counts)[order], order, begins, np.flatnonzero(is_last))
+
+    def at(self, moment: Moment, below: Ints) -> Pair:
+        """Return the values as of a moment, where ``below`` counts what is less than the first entry of each group."""
+        counts, begins = self.counts, self.begins[moment.runs]
+        if begins < len(self.order):
+            counts = np.where(self.order < begins, counts, 0)
+        sums = running(counts)
+        begun = sums[self.owner.searchsorted(moment.groups)] - below
+        # Diffs of one value add up to what there is of it at the last of its entries.
+        until = sums[self.ends + 1]
+        low, high = (
+            self.values[self.ends[until.searchsorted(begun + rank, side="right")]]
+            for rank in (moment.low, moment.high)
+        )
+        return low, high
+
+
+def running(times: Ints) -> Ints:
+    """Return the sums of the numbers before each, and of all.
+
+    >>> running(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
+    sums = np.zeros(len(times) + 1, np.int64)
+    np.cumsum(times, out=sums[1:])
+    return sums
+
+
+def _bisected(is_before: Callable[[Index, Index], Mask], lower: Index, upper: Index) -> Index:
+    """Return the first place of each range that is not before what is searched; those that are come first.
+
+    ``is_before`` takes some places and the numbers of their ranges. Cost: the logarithm of the longest range, for each range.
+    """
+    lower, upper = lower.copy(), upper.copy()
+    searched = np.flatnonzero(lower < upper)
+    while len(searched):
+        middle = (lower[searched] + upper[searched]) >> 1
+        before = is_before(middle, searched)
+        lower[searched[before]] = middle[before] + 1
+        upper[searched[~before]] = middle[~before]
+        searched = searched[lower[searched] < upper[searched]]
+    return lower
+
+
+def _is_less(ones: Numbers, others: Numbers) -> Mask:
+    """Return where numbers are less than others; NaN is greater than all."""
+    with np.errstate(invalid="ignore"):
+        less: Mask = ones < others
+        return less | ((others != others) & (ones == ones)) if ones.dtype.kind == "f" else less
+
+
+def _differ(ones: Numbers, others: Numbers) -> Mask:
+    """Return where numbers differ; NaN equals NaN."""
+    with np.errstate(invalid="ignore"):
+        unequal: Mask = ones != others
+        return unequal & ((ones == ones) | (others == others)) if ones.dtype.kind == "f" else unequal
