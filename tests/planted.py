@@ -248,9 +248,14 @@ PLANTS = (
         "expired is None or len(expired) < 2",
     ),
     Plant(
-        "core/operators/group/ranked_states.py",
+        "core/operators/group/ranks.py",
         "return (counts - 1) // 2, counts // 2",
         "return counts // 2, counts // 2",
+    ),
+    Plant(
+        "core/operators/group/ranked_runs.py",
+        "(counted > high).all(axis=0)",
+        "(counted >= high).all(axis=0)",
     ),
     Plant(
         "core/operators/group/ranked_states.py",

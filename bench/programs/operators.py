@@ -165,6 +165,7 @@ OPERATORS: dict[str, Operator] = {
         lambda rows, _: rows.group_by("key").agg(VALUE.sort_by("at", "value").first()),
     ),
     "median": aggregated(AMOUNT.median()),
+    "median of few groups": aggregated(AMOUNT.median(), by=("other",)),
     "quantile": aggregated(AMOUNT.quantile(0.9).alias("high")),
     "n_unique": aggregated(VALUE.n_unique()),
     "count by text": aggregated(COUNT, by=("text",)),

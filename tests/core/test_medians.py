@@ -19,7 +19,8 @@ from edge_values import VALUES
 from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
 from evercurrent.core.operators.group import ranked_runs
-from evercurrent.core.operators.group.ranked_states import METHODS, RANKED, Ranks
+from evercurrent.core.operators.group.ranked_states import RANKED
+from evercurrent.core.operators.group.ranks import METHODS, Ranks
 from evercurrent.core.state import row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows
@@ -101,17 +102,24 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
 
 @settings(max_examples=settings().max_examples // 2)
 @given(
+    factor=st.floats(-1e30, 1e30).map(lambda factor: factor or 1.0),
     counts=st.lists(st.integers(1, 3000), min_size=1, max_size=5),
     nulls=st.integers(0, 3),
     quantile=st.floats(0, 1),
     method=st.sampled_from(METHODS),
 )
-def test_ranks_are_those_of_polars(counts: list[int], nulls: int, quantile: float, method: str) -> None:
-    groups = [[None] * nulls + [float(rank) for rank in range(count)] for count in counts]
+def test_ranks_are_those_of_polars(
+    factor: float, counts: list[int], nulls: int, quantile: float, method: str
+) -> None:
+    groups = [[None] * nulls + sorted(factor * rank for rank in range(count)) for count in counts]
     frame = pl.DataFrame({"k": range(len(groups)), "x": groups}).explode("x", empty_as_null=False)
     theirs = frame.group_by("k", maintain_order=True).agg(pl.col("x").quantile(quantile, method))  # type: ignore[arg-type]
-    ranks, _ = Ranks(method, quantile).of(np.array(counts), np.full(len(counts), nulls))
-    assert ranks.tolist() == theirs["x"].to_list()
+    ranks, of = Ranks(method, quantile), (np.array(counts), np.full(len(counts), nulls))
+    low, high = (
+        pl.Series([values[nulls + rank] for values, rank in zip(groups, each, strict=True)])
+        for each in ranks.of(*of)
+    )
+    assert ranks.values(low, high, *of).to_list() == theirs["x"].to_list()
 
 
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Int64, pl.UInt64, pl.Int8])
@@ -124,9 +132,11 @@ def test_two_middle_values_have_the_mean_that_polars_computes(dtype: Any) -> Non
     frame = pl.DataFrame({"k": np.arange(8000) // 2, "x": values})
     engine = ec.Engine()
     rows = engine.source("rows", dict(frame.schema))
-    view = engine.view("v", rows.group_by("k").agg(pl.col("x").median()))
+    x = pl.col("x")
+    each = {"half": x.median(), "mid": x.quantile(0.3, "midpoint"), "between": x.quantile(0.3, "linear")}
+    view = engine.view("v", rows.group_by("k").agg(**each))
     rows.push(frame)
-    expected = frame.group_by("k").agg(pl.col("x").median())
+    expected = frame.group_by("k").agg(**each)
     assert_frame_equal(view.read(), expected, check_exact=True, check_row_order=False)
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import polars as pl
 
-from evercurrent.core.operators.group.ranked_states import METHODS, Ranks
+from evercurrent.core.operators.group.ranks import METHODS, Ranks
 
 from .functions import ONE_VALUE, SAME_ROWS
 from .polars_tree import read, tree_of

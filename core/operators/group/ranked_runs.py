@@ -11,7 +11,7 @@ selection", 1975, which samples for this what is a run here).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -33,14 +33,14 @@ Side = Literal["left", "right"]
 NEAR = 64
 """Groups of which at most so many entries may be the value are read."""
 
-READ_AT_ONCE = 2048
+READ_AT_ONCE = 4096
 """If the other groups have at most so many entries in all, these are read, too: to rule out more of them costs as much."""
 
 ROUNDS = 8
 """How often entries are ruled out at most: each time all but some root of their number, where runs are alike."""
 
-MARGIN = 1.5
-"""How far apart the two values are from the expected place, in square roots of the entries of the run: three deviations."""
+MARGIN = 1.0
+"""How far apart the two values are from the expected place, in square roots of the entries of the run: two deviations."""
 
 FEW_RANGES = 32
 """So many ranges are searched one by one."""
@@ -76,14 +76,14 @@ class ValueRun:
         nulls = self.nulls
         return lower if nulls is None else _bisected(lambda places, _: nulls[places], lower, upper)
 
-    def search(self, targets: Numbers, lower: Index, upper: Index, side: Literal["left", "right"]) -> Index:
+    def search(self, targets: Numbers, lower: Index, upper: Index, side: Side) -> Index:
         """Return the first entry of each range that is not below its target, or to its right the first one above it."""
         if len(targets) <= FEW_RANGES:
             ranges = zip(targets, lower.tolist(), upper.tolist(), strict=True)
-            found = [
+            places = [
                 start + self.values[start:end].searchsorted(target, side) for target, start, end in ranges
             ]
-            return np.array(found, np.intp)
+            return np.array(places, np.intp)
         if side == "left":
             return _bisected(lambda places, of: _is_less(self.values[places], targets[of]), lower, upper)
         return _bisected(lambda places, of: ~_is_less(targets[of], self.values[places]), lower, upper)
@@ -91,110 +91,101 @@ class ValueRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """What to read as of one moment: of these groups the values at two ranks each, from 0, ``high`` not below ``low``.
+    """A moment as of which values are read: the entries then are those of the first ``runs`` runs.
 
-    The entries are those of the first ``runs`` runs.
+    ``low`` and ``high`` are two ranks of each group, from 0, ``high`` not below ``low``; 0 and -1 where a group has no values.
     """
 
     runs: int
-    groups: Index
     low: Ints
     high: Ints
 
 
 Pair = tuple[Numbers, Numbers]
-"""The values at the lower and at the higher rank of each group."""
+"""The values at the lower and at the higher rank of each group that has any."""
 
 
 def at_ranks(
     runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], moments: Sequence[Moment]
 ) -> tuple[list[Pair], int]:
-    """Return the values at ranks as of some moments, and how many entries were read.
+    """Return the values at ranks as of some moments, of which the last one has all runs, and how many entries were read.
 
     ``ranges`` are those of the groups in each of the runs, without nulls. Cost: of groups with few entries all of these, sorted once;
     otherwise of each group a number of entries that depends on how alike the distributions of its values in the runs are, and a
     few searches in each of its ranges.
     """
-    lower, upper = np.array([start for start, _ in ranges]), np.array([end for _, end in ranges])
-    if not len(_wide((upper - lower).sum(axis=0))):
-        entries = _Entries.of(runs, lower, upper)
-        return [entries.at(each, np.zeros(len(each.groups), np.int64)) for each in moments], len(
-            entries.owner
-        )
-    values, read = [], 0
-    for moment in moments:
-        own = slice(0, moment.runs)
-        windows = _Windows(runs[own], lower[own, moment.groups], upper[own, moment.groups])
-        windows.narrow(moment.low, moment.high)
-        entries = _Entries.of(windows.runs, windows.lower, windows.upper)
-        values.append(entries.at(replace(moment, groups=np.arange(len(moment.groups))), windows.below))
-        read += len(entries.owner)
-    return values, read
-
-
-def _wide(sizes: Index) -> Index:
-    """Return the groups of whose entries, of which there are so many, some should be ruled out before the others are read."""
-    wide = np.flatnonzero(sizes > NEAR)
-    return wide if sizes[wide].sum() > READ_AT_ONCE else wide[:0]
+    windows = _Windows.of(runs, ranges, moments)
+    windows.narrow()
+    entries = _Entries.of(runs, windows.lower, windows.upper)
+    values = [entries.at(moment, below) for moment, below in zip(moments, windows.below, strict=True)]
+    return values, len(entries.owner)
 
 
 @dataclass(slots=True, eq=False)
 class _Windows:
-    """The entries of each run, from ``lower`` to ``upper`` for each group, that may be the values; ``below`` counts those before.
+    """The entries of each run, from ``lower`` to ``upper`` for each group, that may be the values.
 
-    The first dimension of the arrays is that of runs, the second that of groups.
+    The first dimension of these arrays is that of runs, the second that of groups. ``below`` counts what is before them for each
+    moment and group.
     """
 
     runs: Sequence[ValueRun]
+    moments: Sequence[Moment]
     lower: Index
     upper: Index
-    below: Ints = field(init=False)
+    below: Ints
 
-    def __post_init__(self) -> None:
-        self.below = np.zeros(self.lower.shape[1], np.int64)
+    @staticmethod
+    def of(
+        runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], moments: Sequence[Moment]
+    ) -> _Windows:
+        """Return the windows with all entries of these ranges."""
+        lower, upper = np.array([start for start, _ in ranges]), np.array([end for _, end in ranges])
+        return _Windows(runs, moments, lower, upper, np.zeros((len(moments), lower.shape[1]), np.int64))
 
-    def narrow(self, low: Ints, high: Ints) -> None:
+    def narrow(self) -> None:
         """Rule out entries of groups that have many, round by round."""
         for _ in range(ROUNDS):
-            wide = _wide((self.upper - self.lower).sum(axis=0))
-            if not len(wide):
+            sizes = (self.upper - self.lower).sum(axis=0)
+            wide = np.flatnonzero(sizes > NEAR)
+            if sizes[wide].sum() <= READ_AT_ONCE:
                 return
-            self._narrow(wide, low[wide], high[wide])
+            self._narrow(wide)
 
-    def _narrow(self, groups: Index, low: Ints, high: Ints) -> None:
-        lower, upper, below = self.lower[:, groups], self.upper[:, groups], self.below[groups]
-        bounds = self._values_around(lower, upper, low - below, high - below)
-        first = self._searched(bounds[0], lower, upper, "left")
-        last = self._searched(bounds[1], first, upper, "right")
+    def _narrow(self, groups: Index) -> None:
+        lower, upper, below = self.lower[:, groups], self.upper[:, groups], self.below[:, groups]
+        low = np.array([moment.low[groups] for moment in self.moments])
+        high = np.array([moment.high[groups] for moment in self.moments])
+        least, greatest = self._values_around(lower, upper, low[-1] - below[-1], high[-1] - below[-1])
+        first = self._searched(least, lower, upper, "left")
+        last = self._searched(greatest, first, upper, "right")
         before, until = below + self._counts(lower, first), below + self._counts(lower, last)
-        # Each of the two values is at one side of both ranks, or between them.
-        for is_below, places, counted in ((before <= low, first, before), (until <= low, last, until)):
-            lower[:, is_below], below[is_below] = places[:, is_below], counted[is_below]
-        for is_above, places in ((until > high, last), (before > high, first)):
-            upper[:, is_above] = places[:, is_above]
-        self.lower[:, groups], self.upper[:, groups], self.below[groups] = lower, upper, below
+        # Each of the two values is at one side of all ranks, or between them.
+        for places, counted in ((first, before), (last, until)):
+            is_below, is_above = (counted <= low).all(axis=0), (counted > high).all(axis=0)
+            lower[:, is_below], below[:, is_below] = places[:, is_below], counted[:, is_below]
+            upper[:, is_above] = np.minimum(upper[:, is_above], places[:, is_above])
+        self.lower[:, groups], self.upper[:, groups], self.below[:, groups] = lower, upper, below
 
     def _values_around(self, lower: Index, upper: Index, low: Ints, high: Ints) -> Pair:
         """Return for each group two values of the run that has most of its entries, around where the ranks are expected."""
         sizes = upper - lower
         fullest, size = sizes.argmax(axis=0), sizes.max(axis=0)
-        step, margin = size / np.maximum(self._counts(lower, upper), 1), MARGIN * np.sqrt(size) + 1
-        places = ((low + 0.5) * step - margin, (high + 0.5) * step + margin)
+        step, margin = size / np.maximum(self._counts(lower, upper)[-1], 1), MARGIN * np.sqrt(size) + 1
+        places = np.array(((low + 0.5) * step - margin, (high + 0.5) * step + margin))
+        places = np.minimum(np.maximum(places, 0), size - 1).astype(np.intp)
         bounds = np.empty((2, len(size)), self.runs[0].values.dtype)
         for number, run in enumerate(self.runs):
             own = np.flatnonzero(fullest == number)
-            for bound, expected in zip(bounds, places, strict=True):
-                near = np.clip(expected[own], 0, size[own] - 1).astype(np.intp)
-                bound[own] = run.values[lower[number, own] + near]
+            bounds[:, own] = run.values[lower[number, own] + places[:, own]]
         return bounds[0], bounds[1]
 
     def _counts(self, lower: Index, upper: Index) -> Ints:
-        """Return the sums of the diffs of these ranges over all runs."""
-        sums: Ints = np.sum(
-            [run.counts(starts, ends) for run, starts, ends in zip(self.runs, lower, upper, strict=True)],
-            axis=0,
-        )
-        return sums
+        """Return the sums of the diffs of these ranges, over the runs of each moment."""
+        ranges = zip(self.runs, lower, upper, strict=True)
+        sums = np.array([run.counts(starts, ends) for run, starts, ends in ranges]).cumsum(axis=0)
+        none = np.zeros_like(sums[0])
+        return np.array([sums[moment.runs - 1] if moment.runs else none for moment in self.moments])
 
     def _searched(self, targets: Numbers, lower: Index, upper: Index, side: Side) -> Index:
         ranges = zip(self.runs, lower, upper, strict=True)
@@ -237,12 +228,12 @@ class _Entries:
         counts, begins = self.counts, self.begins[moment.runs]
         if begins < len(self.order):
             counts = np.where(self.order < begins, counts, 0)
-        sums = running(counts)
-        begun = sums[self.owner.searchsorted(moment.groups)] - below
+        sums, groups = running(counts), np.flatnonzero(moment.high >= 0)
+        begun = sums[self.owner.searchsorted(groups)] - below[groups]
         # Diffs of one value add up to what there is of it at the last of its entries.
         until = sums[self.ends + 1]
         low, high = (
-            self.values[self.ends[until.searchsorted(begun + rank, side="right")]]
+            self.values[self.ends[until.searchsorted(begun + rank[groups], side="right")]]
             for rank in (moment.low, moment.high)
         )
         return low, high

@@ -15,7 +15,7 @@ import polars as pl
 
 from ...data.columns.dense import Places
 from ...data.columns.directory import Deferred, places_of_distinct
-from ...data.columns.kernels import Floats, Index, Ints, Keys, at, expand, is_ones
+from ...data.columns.kernels import Index, Ints, Keys, at, expand, is_ones
 from ...data.columns.nulls import nulls_in
 from ...data.columns.whole_columns import AnyColumn, least_and_greatest
 from ...data.schema import DIFF
@@ -27,54 +27,13 @@ from .aggregate_contract import Change
 from .aggregate_states import MOST_WRITTEN_OUT, RecomputedState, placed, require_few
 from .aggregates import RecomputedAggregate
 from .ranked_runs import Moment, ValueRun, at_ranks, running
-
-
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """Which values of a group a quantile is made of: by ``method``, as polars names it, or the two middle ones (``median``)."""
-
-    method: str
-    quantile: float = 0.5
-
-    def of(self, counts: Ints, nulls: Ints) -> tuple[Ints, Ints]:
-        """Return the lower and the upper rank, from 0, among so many ascending values; nulls come before the values.
-
-        A quantile has one rank, computed with the floats with which polars computes it.
-
-        >>> [ranks.tolist() for ranks in Ranks("median").of(np.array([3, 4]), np.array([0, 0]))]
-        [[1, 1], [1, 2]]
-        >>> Ranks("nearest", 0.9).of(np.array([3, 20]), np.array([0, 0]))[0].tolist()
-        [2, 17]
-        """
-        if self.method == "median":
-            return (counts - 1) // 2, counts // 2
-        ranks = self._rank(counts.astype(np.float64), nulls.astype(np.float64)).astype(np.int64)
-        ranks = np.minimum(np.maximum(ranks, 0), np.maximum(counts - 1, 0))
-        return ranks, ranks
-
-    def _rank(self, counts: Floats, nulls: Floats) -> Floats:
-        if self.method == "equiprobable":
-            highest: Floats = np.ceil(counts * self.quantile) - 1
-            return highest
-        exact = (counts - 1) * self.quantile + nulls
-        match self.method:
-            case "lower":
-                return np.floor(exact) - nulls
-            case "higher":
-                return np.ceil(exact) - nulls
-            case "nearest":
-                return np.floor(exact) + (exact - np.floor(exact) >= 0.5) - nulls
-        raise AssertionError(f"{self.method} takes a mean of values at two ranks")
-
+from .ranks import Ranks
 
 RANKED = (
     *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()),
     *(pl.Float32(), pl.Float64()),
 )
 """The types of values whose ranks are found by order."""
-
-METHODS = ("lower", "higher", "nearest", "equiprobable")
-"""The methods of quantiles that are one of the values."""
 
 MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
@@ -125,22 +84,21 @@ class RankedState(RecomputedState):
         firsts = [run.first_values(*each) for run, each in zip(runs, ranges, strict=True)]
         of_nulls = [(lower, first) for (lower, _), first in zip(ranges, firsts, strict=True)]
         of_values = [(first, upper) for (_, upper), first in zip(ranges, firsts, strict=True)]
-        moments: list[Moment] = []
+        moments, counted = list[Moment](), list[tuple[Ints, Ints]]()
         for number in (len(runs) - 1, len(runs)):
             counts = _counts(runs[:number], of_values[:number], len(change.keys))
             nulls = _counts(runs[:number], of_nulls[:number], len(change.keys))
             if counts.sum(dtype=np.float64) + nulls.sum(dtype=np.float64) > MOST_WRITTEN_OUT:
                 return None
-            there = np.flatnonzero(counts)
-            moments.append(Moment(number, there, *self._ranks.of(counts[there], nulls[there])))
+            low, high = self._ranks.of(counts, nulls)
+            moments.append(Moment(number, np.maximum(low, 0), np.where(counts > 0, high, -1)))
+            counted.append((counts, nulls))
         pairs, read = at_ranks(runs, of_values, moments)
         self._spine.touched += read
         dtype = self._spine.layout.payload[self._input]
         before, after = (
-            self._results(
-                pl.Series(low, dtype=dtype), pl.Series(high, dtype=dtype), moment.groups, len(change.keys)
-            )
-            for moment, (low, high) in zip(moments, pairs, strict=True)
+            self._results(pl.Series(low, dtype=dtype), pl.Series(high, dtype=dtype), *each)
+            for (low, high), each in zip(pairs, counted, strict=True)
         )
         were, are = change.groups[: change.count_before], change.groups[change.count_before :]
         return at(before, were).append(at(after, are))
@@ -181,14 +139,15 @@ class RankedState(RecomputedState):
         groups = np.flatnonzero(ranges.counts)
         ranks = self._ranks.of(ranges.counts[groups], ranges.nulls[groups])
         low = at(values, ranges.places(groups, ranks[0]))
-        high = at(values, ranges.places(groups, ranks[1])) if self._ranks.method == "median" else low
-        return self._results(low, high, groups, len(lower))
+        high = at(values, ranges.places(groups, ranks[1])) if self._ranks.is_between else low
+        return self._results(low, high, ranges.counts, ranges.nulls)
 
-    def _results(self, low: pl.Series, high: pl.Series, groups: Index, height: int) -> pl.Series:
-        """Return the results of as many groups, of which these have the values at both ranks, and the others have none."""
-        result = mean(low, high) if self._ranks.method == "median" else low
+    def _results(self, low: pl.Series, high: pl.Series, counts: Ints, nulls: Ints) -> pl.Series:
+        """Return the results of groups with so many values and nulls, of which those that have values have these at both ranks."""
+        groups = np.flatnonzero(counts)
+        result = self._ranks.values(low, high, counts[groups], nulls[groups])
         result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
-        return placed(result, groups, height, self._of_nothing)
+        return placed(result, groups, len(counts), self._of_nothing)
 
 
 def _counts(runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], height: int) -> Ints:
@@ -307,14 +266,3 @@ class _CountedRows:
         near[elsewhere] = np.searchsorted(self.ends, target_counts[elsewhere], side="right") - 1
         places: Index = self.rows[near]
         return places
-
-
-def mean(low: pl.Series, high: pl.Series) -> pl.Series:
-    """Return the mean of two values of each group as polars computes a median: in 64 bits, also of floats of 32, with the same roundings.
-
-    >>> mean(pl.Series([1, 2]), pl.Series([2, 2])).to_list()
-    [1.5, 2.0]
-    """
-    one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return pl.Series(low.name, np.where(one == other, one, 0.5 * (other - one) + one))
