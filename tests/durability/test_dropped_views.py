@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 import evercurrent as ec
 from durability.observing import delta_epochs
-from evercurrent.views.checkpoint import CommitLog, Pieces, new_writer, versions
+from evercurrent.views.checkpoint import Commit, CommitLog, Pieces, new_writer, versions
 from evercurrent.views.checkpoint.compacting import compact
 from evercurrent.views.partitioned.driver import Epochs
 from evercurrent.views.store import store_at
@@ -28,11 +29,13 @@ def started(
     return engine
 
 
-def in_buckets(path: Path, engine: ec.Engine, drop: Sequence[str] = (), buckets: int = 1) -> Epochs:
+def in_buckets(
+    path: Path, engine: ec.Engine, drop: Sequence[str] = (), buckets: int = 1, **options: Any
+) -> Epochs:
     store = store_at(path)
     return Epochs(
         engine.declared, CommitLog(store), Pieces.of(store), buckets=buckets, driver_rows=100, inline_rows=100,
-        writer=new_writer(), versions=versions(), drop=drop,
+        writer=new_writer(), versions=versions(), drop=drop, **options,
     )  # fmt: skip
 
 
@@ -76,6 +79,69 @@ def test_the_position_of_a_source_goes_with_it_whoever_drops_it(tmp_path: Path) 
     epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
     with started(tmp_path, ["counts"], ["a", "b"]) as engine:
         assert engine.positions == {"a": 5}
+
+
+@pytest.mark.parametrize("what", ["view", "source", "retained rows"])
+@pytest.mark.parametrize("with_view", [False, True])
+def test_that_something_was_dropped_is_recorded_when_the_checkpoint_is_opened(
+    tmp_path: Path, what: str, with_view: bool
+) -> None:
+    """Nothing has to be pushed for it: the next start needs no ``drop=``, and no start after the first makes an epoch."""
+
+    def declared(**options: Any) -> ec.Engine:
+        is_before = not options
+        engine = ec.Engine(checkpoint=ec.Checkpoint(tmp_path, drop=("old",) if "drop" in options else ()))
+        kept = engine.source("kept", {"k": pl.Int64}, retained=True)
+        old_rows = (
+            engine.source("old", {"k": pl.Int64}, retained=is_before)
+            if what != "source" or is_before
+            else kept
+        )
+        engine.view("counts", kept.group_by("k").len())
+        if what == "view" and is_before:
+            engine.view("old", kept.group_by("k").agg(n=2 * pl.len()))
+        if what == "retained rows":
+            engine.view("sums", old_rows.group_by("k").len())
+        if with_view and not is_before:
+            engine.view("new", kept.unique())
+        return engine
+
+    with declared() as engine:
+        engine.push("kept", {"k": [1]})
+        engine.push("old", {"k": [1]})
+    with pytest.raises(ec.CheckpointError, match=r"drop=\('old',\)"):
+        declared(after=True).views["counts"].read()
+    for _ in range(2):
+        with declared(drop=True) as engine:
+            assert engine.views["counts"].read().rows() == [(1, 1)]
+            assert engine.epoch_number == 3
+    with declared(after=True) as engine:
+        assert engine.views["counts"].read().rows() == [(1, 1)]
+        assert engine.views["counts"].deltas().frame().height == 1
+        assert engine.push("kept", {"k": [1]}) == 4
+
+
+def test_a_driver_in_buckets_records_what_was_dropped_before_any_input(tmp_path: Path) -> None:
+    with started(tmp_path, ["counts", "old"], ["a", "b"]) as engine:
+        engine.push("a", {"k": [1]})
+    for _ in range(2):
+        epochs = in_buckets(tmp_path, started(None, ["counts"]), drop=("old", "b"))
+        assert epochs.last.epoch == 2
+    assert in_buckets(tmp_path, started(None, ["counts"])).last.epoch == 2
+    with started(tmp_path, ["counts"]) as engine:
+        assert engine.views["counts"].read().rows() == [(1, 1)]
+
+
+def test_where_an_epoch_has_to_be_repeated_first_that_one_records_what_was_dropped(tmp_path: Path) -> None:
+    def is_begun(last: Commit) -> None:
+        raise ec.CheckpointError(f"the micro-batch after epoch {last.epoch} has to be repeated first")
+
+    with started(tmp_path, ["counts", "old"]) as engine:
+        engine.push("a", {"k": [1]})
+    epochs = in_buckets(tmp_path, started(None, ["counts"]), drop=("old",), before_fill=is_begun)
+    assert epochs.last.epoch == 1
+    epochs.step(lambda instant: [epochs.runner.arrive(instant, 0, {})], 0, {}, {})
+    assert in_buckets(tmp_path, started(None, ["counts"])).last.epoch == 2
 
 
 def arrived(epochs: Epochs, batch: pl.DataFrame, instant: int) -> list[Any]:

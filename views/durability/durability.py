@@ -196,7 +196,7 @@ class Durability:
             logged=again,
             acknowledged=0 if note is None else note.logged,
             is_same_plan=is_same_record(last.plan, plan),
-            is_computed=bool(match.lost) or match.evolution is not None,
+            is_changed=bool(match.lost) or match.evolution is not None or match.drops,
             replaced=self.replaced,
         )
 

@@ -36,7 +36,7 @@ class PlanMatch:
     computed before the first epoch, since an empty state would stand for all rows that came so far. ``unclaimed`` describes
     the gone states that no change of a declaration explains. ``evolution`` describes states that differ only by the
     columns of sources, if these have changed; they are among the ``unchanged``. ``replaced`` are the changed views whose
-    subscriptions get the change, with the columns before.
+    subscriptions get the change, with the columns before. The rows of ``unretained`` sources are no longer retained.
     """
 
     unchanged: frozenset[str]
@@ -51,6 +51,7 @@ class PlanMatch:
     unclaimed: tuple[str, ...] = ()
     evolution: Evolution | None = None
     replaced: Mapping[str, ColumnTexts] = field(default_factory=dict)
+    unretained: tuple[str, ...] = ()
 
     @property
     def to_fill(self) -> tuple[str, ...]:
@@ -78,6 +79,11 @@ class PlanMatch:
     def positions(self, positions: Mapping[str, Any]) -> dict[str, Any]:
         """Return the positions of the sources that are still declared."""
         return {name: position for name, position in positions.items() if name not in self.gone_sources}
+
+    @property
+    def drops(self) -> bool:
+        """Whether a view, a source or its retained rows are dropped: an epoch records it, so that it is not refused later."""
+        return bool(self.gone_views or self.gone_sources or self.unretained)
 
     @property
     def is_same(self) -> bool:

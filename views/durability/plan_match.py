@@ -138,6 +138,7 @@ def check_plan(
         new_sources=(*_added(record["sources"], now["sources"]), *again),
         gone_sources=(*gone_sources, *again),
         evolution=evolution,
+        unretained=tuple(_unretained(record, now)),
     )
     replaced = [name for name in match.changed_views if name in plan.replacing and name not in drop]
     match = replace(match, replaced={name: columns[name] for name in replaced})
@@ -261,6 +262,13 @@ def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ..
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return [name for name in after if name in before and before[name]["identity"] != after[name]["identity"]]
+
+
+def _unretained(record: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Return the sources whose rows were retained and are no longer, unless a view has the same state."""
+    for name, was in record["sources"].items():
+        if name in now["sources"] and was["retained"] and was["retained"] not in now["states"]:
+            yield name
 
 
 def states_between(

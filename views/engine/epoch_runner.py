@@ -330,7 +330,7 @@ class Running(EpochReads):
                     resumed, partial(self._step, compiled), self._commit_metadata
                 )
             note_writer(durability.store, resumed.epoch)
-            if resumed.filled or resumed.is_computed:
+            if resumed.filled or resumed.is_changed:
                 filled = self._make_real(durability, resumed)
         except BaseException:
             self.epoch, self.positions = 0, {}
@@ -395,7 +395,7 @@ class Running(EpochReads):
         )
 
     def _make_real(self, durability: Durability, resumed: RestorePoint) -> EpochResult:
-        """Run an epoch that publishes the rows of views that are new in the program and already filled."""
+        """Run an epoch that records what else the program declares, and publishes the rows of views that are new and already filled."""
         _, instant, watermarks = resumed.last
         now = Now.at(Epoch(resumed.epoch + 1), instant)
         durability.bear(resumed.filled, now.epoch)

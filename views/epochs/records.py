@@ -242,7 +242,8 @@ class RestorePoint:
     ``last`` is the last epoch whose time and watermarks are recorded. ``filled`` are views that are new in the program:
     they have their rows as if they had always been there, and these have not been delivered to readers yet. ``logged`` are
     epochs after the last commit, which are to be evaluated again; those up to ``acknowledged`` were done, and with
-    ``is_same_plan`` the same program evaluated them. ``is_computed``: missing states were computed, and have to be written.
+    ``is_same_plan`` the same program evaluated them. ``is_changed``: missing states were computed, or declarations were dropped,
+    which has to be written.
     ``replaced`` has the views that have replaced others: the first epoch of each, and the columns before.
     """
 
@@ -255,5 +256,5 @@ class RestorePoint:
     logged: Sequence[Logged] = ()
     acknowledged: int = 0
     is_same_plan: bool = True
-    is_computed: bool = False
+    is_changed: bool = False
     replaced: Mapping[str, tuple[int, pl.Schema]] = field(default_factory=dict)

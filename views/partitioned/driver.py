@@ -65,7 +65,7 @@ class Epochs:
 
     ``driver_rows`` and ``driver_bytes`` are the limits within which stages run in this process, without a job: see
     ``DriverLimits``. ``on_filled`` is called with the first deltas of views that are new to the checkpoint, before they are
-    committed, and ``on_read`` as ``BucketFill`` does; ``before_fill`` raises if the epoch after a commit must not fill views. With
+    committed, and ``on_read`` as ``BucketFill`` does; ``before_fill`` raises if the epoch after a commit must have input. With
     ``change`` the plan is another one from here on, in an epoch of its own, even if there is nothing to be filled; if this
     raises, nothing has changed. ``facts`` are those of the first commit, and ``untouched`` the sources that have had no rows.
     """
@@ -184,7 +184,8 @@ class Epochs:
         try:
             commit, match = self._of_this_plan(last)
             self.untouched |= {*match.new_sources}
-            if not match.to_fill and (self._change is None or match.is_same):
+            at_opening = self._change is None
+            if match.is_same or (at_opening and not match.to_fill and not match.drops):
                 return commit, None
             commit = self._in_their_buckets(commit)
             remedies = AT_OPENING if self._change is None else IN_A_QUERY
@@ -198,8 +199,13 @@ class Epochs:
 
     def _fill(self, filling: BucketStates) -> None:
         """Fill the views that are new, and commit the plan as it is now as an epoch without input."""
-        if self._before_fill is not None:
-            self._before_fill(self.last)
+        try:
+            if self._before_fill is not None:
+                self._before_fill(self.last)
+        except CheckpointError:
+            if filling.views or self._change is not None:
+                raise
+            return  # The epoch that has to be repeated first records what was dropped.
         replaced = self._replaced(filling.match)
         evaluator = BucketFill(self.pieces, self.runner, self.clocks, filling, replaced, self._on_read)
         self._on_deltas = self._on_filled
