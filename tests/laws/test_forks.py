@@ -199,6 +199,57 @@ def test_what_cannot_be_forked_is_refused(tmp_path: Path) -> None:
         assert not fork.is_durable
 
 
+def declared_then(folder: Path | None) -> tuple[ec.Engine, ec.Source]:
+    engine = ec.Engine(checkpoint=folder)
+    rows = engine.source("rows", {"k": pl.Int64}, retained=True)
+    engine.view("kept", rows.group_by("k").len())
+    return engine, rows
+
+
+def test_a_fork_of_an_earlier_epoch_leaves_out_what_was_dropped_since(tmp_path: Path) -> None:
+    engine, rows = declared_then(tmp_path)
+    other = engine.source("other", {"k": pl.Int64})
+    engine.view("old", rows.group_by("k").agg(m=2 * pl.len()))
+    engine.view("others", other.unique())
+    rows.push({"k": [1]}, position=1)
+    other.push({"k": [1]}, position=1)
+    engine.checkpoint()
+    for view in ("old", "others"):
+        engine.drop_view(view)
+    engine.drop_source("other")
+    rows.push({"k": [2]}, position=2)
+    engine.checkpoint()
+    outside = declared_then(None)[0]
+    dropping = ec.Checkpoint(tmp_path, drop=("old", "others", "other"))
+    for fork in (engine.fork(epoch=2), engine.fork(dropping, epoch=2), outside.fork(tmp_path, epoch=2)):
+        assert fork.views["kept"].read().rows() == [(1, 1)]
+        assert fork.positions == {"rows": 1}
+        fork.push("rows", {"k": [1]})
+        assert fork.views["kept"].read().rows() == [(1, 2)]
+        assert fork.prove()
+    assert outside.fork(tmp_path).views["kept"].read().height == 2
+    engine.close()
+
+
+def test_a_commit_of_other_declarations_is_forked_by_an_engine_that_has_them(tmp_path: Path) -> None:
+    engine, rows = declared_then(tmp_path)
+    rows.push({"k": [1]})
+    engine.checkpoint()
+    engine.view("kept", rows.unique(), replace=True)
+    remedy = r"make an engine that declares what was declared then, .*fork\(checkpoint, epoch=...\)"
+    for where in (None, ec.Checkpoint(tmp_path, drop=("kept",))):
+        with pytest.raises(ec.CheckpointError, match=f"'kept' is not in the commit of epoch 1 .*; {remedy}"):
+            engine.fork(where, epoch=1)
+    assert declared_then(None)[0].fork(tmp_path, epoch=1).views["kept"].read().rows() == [(1, 1)]
+    another = ec.Engine()
+    another.view(
+        "kept", another.source("rows", {"k": pl.Int64}, kind="diffs", retained=True).group_by("k").len()
+    )
+    with pytest.raises(ec.CheckpointError, match=f"source 'rows' is declared in another way .*; {remedy}"):
+        another.fork(tmp_path, epoch=1)
+    engine.close()
+
+
 def test_forks_are_made_while_others_push() -> None:
     engine, ended = started(), threading.Event()
 

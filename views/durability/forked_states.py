@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from evercurrent.core.data.columns.key_hash import hashing_by
 from evercurrent.core.data.errors import CheckpointError
+from evercurrent.core.data.schema import listed
 from evercurrent.core.state.ledger import Ledger
 
 from ..checkpoint import Checkpoint, Commit, CommitLog, Pieces, Saver
@@ -15,9 +16,10 @@ from ..checkpoint.marker import is_checkpoint
 from ..compiler.builder import Compiled
 from ..compiler.compiler import compile_plan
 from ..epochs.records import Noted
+from ..plan.node_identities import plan_identities
 from ..plan.plan import Plan
 from .digest_schemes import EarlierNames
-from .plan_diff import require_all_states
+from .plan_diff import PlanMatch, require_all_states
 from .plan_match import check_plan, state_ids
 from .redeclared import take_over
 
@@ -44,6 +46,8 @@ def shared_states(plan: Plan, was: Compiled) -> Compiled:
 def committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, rows: int) -> ForkedStates:
     """Return a circuit with the states of a commit, the last one if there is no ``epoch``. Nothing is locked or written.
 
+    Views and sources of the commit that the plan does not have, such as those dropped since, are left out.
+
     ``rows`` is how many rows the ledger keeps.
 
     Raises:
@@ -64,24 +68,44 @@ def _committed_states(plan: Plan, checkpoint: Checkpoint, epoch: int | None, row
     compiled = compile_plan(plan, Ledger(rows), allow_pickle=checkpoint.allow_pickle)
     compiled.circuit.key_hash = pieces.key_hash
     commit = EarlierNames(plan, compiled).renewed(last)
-    _require_same(where, plan, compiled, commit)
+    match = _matched(where, plan, compiled, commit)
     with hashing_by(pieces.key_hash):
         Saver(pieces).restore_whole(state_ids(compiled), commit)
     noted = commit.epochs[-1] if commit.epochs else None
-    return ForkedStates(compiled, commit.epoch, dict(commit.positions), commit.facts.get("rows", {}), noted)
+    positions = match.positions(commit.positions)
+    return ForkedStates(compiled, commit.epoch, positions, commit.facts.get("rows", {}), noted)
 
 
-def _require_same(where: str, plan: Plan, compiled: Compiled, commit: Commit) -> None:
-    """Check that a commit has all states of a plan, and no others.
+def _matched(where: str, plan: Plan, compiled: Compiled, commit: Commit) -> PlanMatch:
+    """Return what a plan has in common with that of a commit, which has all its states.
 
     Raises:
         CheckpointError: it has not; names the difference.
     """
-    match = check_plan(commit.plan, plan, compiled, ())
+    record, then = commit.plan, f"in the commit of epoch {commit.epoch}"
+    identities = plan_identities(plan)
+    changed = [
+        declared.name
+        for place, declared in plan.inputs.items()
+        if record["sources"].get(declared.name, {}).get("identity", identities[place]) != identities[place]
+    ]
+    unchanged = [name for name in record["sources"] if name not in changed]
+    try:
+        # The checkpoint loses nothing by what a fork leaves out. A view that is another one is refused below.
+        match = check_plan(record, plan, compiled, (*record["views"], *unchanged))
+    except CheckpointError as error:
+        if not changed:
+            raise
+        what = f"source {listed(changed)} is declared in another way {then}"
+        raise CheckpointError(f"{where}: {what}; {_DECLARE_AS_THEN}") from error
     require_all_states(where, match)
-    if not match.is_same:
-        names = ", ".join(map(repr, (*match.to_fill, *match.new_sources))) or "some states"
-        raise CheckpointError(
-            f"{where}: {names} is not in the commit of epoch {commit.epoch}; declare what was declared then, and more after the "
-            "fork"
-        )
+    if match.new or match.to_fill or match.new_sources:
+        missing = listed([*match.to_fill, *match.new_sources]) or "some of the states"
+        raise CheckpointError(f"{where}: {missing} is not {then} as it is declared now; {_DECLARE_AS_THEN}")
+    return match
+
+
+_DECLARE_AS_THEN = (
+    "make an engine that declares what was declared then, fork the checkpoint with its fork(checkpoint, epoch=...), and declare "
+    "more in the fork"
+)

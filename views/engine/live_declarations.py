@@ -81,8 +81,10 @@ class LiveDeclarations(ServedViews, ABC):
 
         Args:
             checkpoint: fork the engine or the query in Spark that writes there, or has written there, and declares what this
-                one declares. It may be running, in another process too: nothing is locked or written.
-            epoch: a committed epoch that is retained; by default the last one, of this engine that of its last push.
+                one declares; what else it declares is left out. It may be running, in another process too: nothing is locked or
+                written.
+            epoch: a committed epoch that is retained; by default the last one, of this engine that of its last push. What was
+                declared then and has been dropped since is left out.
 
         Raises:
             InputError: an epoch is being evaluated, or an epoch is given and there is no checkpoint.
