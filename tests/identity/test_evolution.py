@@ -56,6 +56,7 @@ def test_views_that_do_not_use_a_new_column_go_on_as_if_nothing_had_changed(tmp_
     ("kind", "options"),
     [
         ("append", {}),
+        ("diffs", {}),
         ("diffs", {"trusted": True}),
         ("diffs", {"retained": True}),
         ("upsert", {"key": "k"}),
@@ -131,7 +132,7 @@ REFUSED: dict[str, tuple[Declare, Mapping[str, Any], dict[str, Any], str]] = {
         "(?s)column 'x' is Float64, was Float32.*view 'v'.*source 'a' does not retain its rows",
     ),
     "hashes of rows": (
-        counts, {**OLD, "y": pl.Int8}, {"kind": "diffs"}, "(?s)column 'y' is new.*source 'a'.*begin a new checkpoint",
+        counts, {**OLD, "y": pl.Int8}, {"kind": "diffs"}, "(?s)column 'y' is new.*source 'a'.*checked by hashes .*retained=True or trusted=True .*a view keeps all.*begin a new checkpoint",
     ),
     "a narrower column": (counts, {**OLD, "k": pl.Int16}, {}, "column 'k': Int16, was Int32"),
     "another function": (

@@ -41,6 +41,12 @@ AT_OPENING = Remedies(
     time="Leave out its trigger, lateness or order, build it on existing views, or begin a new checkpoint and push all rows into it",
 )
 
+HASHES_OF_ROWS = (
+    "retractions are checked by hashes of the rows with all their columns, and earlier rows are not retained. Columns can change only "
+    "of a source that was declared with retained=True or trusted=True from the beginning, or of which a view keeps all rows"
+)
+"""Why a source of diffs cannot go on with other columns."""
+
 IN_A_QUERY = replace(AT_OPENING, heading="")
 
 
@@ -141,7 +147,9 @@ class NodesToFill:
     def _recompute(self, number: NodeId, what: str) -> list[str]:
         """Find what has to be computed for a missing state, and return the reasons why it cannot be."""
         node, reasons = self._circuit.nodes[number], dict[str, None]()
-        if not node.inputs:
+        if node.operator.counts_rows and self._match.evolution is not None:
+            reasons[HASHES_OF_ROWS] = None
+        elif not node.inputs:
             reasons["it depends on rows of earlier epochs, which are not retained"] = None
         elif not node.operator.is_replayable:
             reasons[self._depends_on_time(node.name)] = None
