@@ -1,5 +1,8 @@
 """How results reach their readers: deltas, snapshots, change rows, callbacks, Arrow streams."""
 
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -252,3 +255,54 @@ def test_a_name_that_has_deltas_already_goes_on_whatever_epoch_it_gives() -> Non
     push(engine, HISTORY[0])
     view.subscribe(received.append, since=99, name="reader")
     assert [frame["_epoch"][0] for frame in received] == [1]
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda engine, view: view.subscribe(print),
+        lambda engine, view: view.subscribe(print, since=-1, name="mail"),
+        lambda engine, view: view.subscribe(print, queue=3),
+        lambda engine, view: engine.watch(print),
+        lambda engine, view: started()[1].to_source(engine, "totals_of_others"),
+    ],
+)
+def test_what_would_never_be_called_is_refused_by_a_closed_engine(
+    register: Callable[[ec.Engine, ec.View], object], tmp_path: Path
+) -> None:
+    engine, view = started(checkpoint=tmp_path)
+    engine.source("totals_of_others", view.schema, kind="diffs")
+    push(engine, HISTORY[0])
+    engine.close()
+    with pytest.raises(ec.CheckpointError, match="the engine is closed; make a new one to go on"):
+        register(engine, view)
+    assert not view.subscriptions
+
+
+def test_what_there_is_can_be_read_of_a_closed_engine_and_one_without_a_checkpoint_goes_on(
+    tmp_path: Path,
+) -> None:
+    async def followed(view: ec.View) -> list[Any]:
+        return [frame.rows() async for frame in view.follow(-1)]
+
+    engine, view = started(checkpoint=tmp_path)
+    push(engine, HISTORY[0])
+    engine.close()
+    assert view.read().rows() == [(1, 10)]
+    assert asyncio.run(followed(view)) == [frame.rows() for frame in view.deltas()] == [[(1, 10, 1, 1)]]
+    engine, view = started()
+    engine.close()
+    received: list[pl.DataFrame] = []
+    view.subscribe(received.append)
+    push(engine, HISTORY[0])
+    assert len(received) == 1
+
+
+def test_the_first_row_of_a_grouping_without_keys_is_delivered_since_the_very_beginning() -> None:
+    engine = ec.Engine()
+    counts = engine.view("counts", engine.source("a", COLUMNS).group_by().agg(n=pl.len()))
+    engine.push("a", {"k": [1], "x": [1]})
+    received: dict[int, list[int]] = {-1: [], 0: []}
+    for since, epochs in received.items():
+        counts.subscribe(lambda frame, epochs=epochs: epochs.append(frame["_epoch"][0]), since=since)
+    assert received == {-1: [0, 1], 0: [1]}

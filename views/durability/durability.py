@@ -105,6 +105,10 @@ class Durability:
                 "push there, or close it and make a new engine here. The views can be read as of the fork"
             )
         self._last_write.require_known()
+        self.require_not_closed()
+
+    def require_not_closed(self) -> None:
+        """Check that the engine was not closed."""
         if self._closed:
             raise CheckpointError(f"{self._where}: the engine is closed; make a new one to go on")
 

@@ -58,6 +58,8 @@ def _subscribed(
     with (
         view._turn
     ):  # So that no view is replaced before the subscription is registered as one that reads later.
+        if view.has_ended:
+            return Subscription(view, wake, view.epoch)  # Nothing will wake it: what there is can be read.
         subscription = view.subscribe(wake, on_schema=None if on_schema is None else announced)
         subscription.reads_later, subscription.on_end = True, lambda: wake(None)
         return subscription

@@ -124,8 +124,11 @@ class Reporting(ServedViews, ABC):
 
         Raises:
             PlanError: it is not a function, or one whose coroutines would never be awaited.
+            CheckpointError: the engine is closed, so that no epochs will come.
         """
         if not callable(watcher):
             raise PlanError(f"watch: {watcher!r} cannot be called; give a function of one EpochEvent")
         require_plain_function("watch", watcher, WATCH_IN_TASK)
+        if self._running.durability is not None:
+            self._running.durability.require_not_closed()
         return self._running.events.add(watcher)

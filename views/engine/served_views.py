@@ -64,6 +64,15 @@ class ServedViews(ABC):
         now, durability = self.published(), self._running.durability
         return now.epoch if durability is None else durability.durable_epoch(now.epoch, now.waiting)
 
+    def require_not_closed(self) -> None:
+        """Check that epochs may still come, as they do without a checkpoint after ``close`` too.
+
+        Raises:
+            CheckpointError: the checkpoint was closed.
+        """
+        if self._running.durability is not None:
+            self._running.durability.require_not_closed()
+
     @abstractmethod
     def make_durable(self) -> int:
         """Commit the epochs that a crash would take back, wake the sinks, and return the last one.

@@ -227,10 +227,10 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
     ) -> Subscription:
         """Call a function with the delta of every epoch that changes the view.
 
-        ``since``: first deliver all retained changes after that epoch; None: only those to come. ``reader`` states how the rows
-        are used, so that it can be checked whether the panes of the view fit: "deltas", they are applied with
-        their diffs; "summing", their values are added up (a row with a negative diff is subtracted); "overwriting", the
-        last row of a key is kept; "log", they are appended.
+        ``since``: first deliver all retained changes after that epoch; -1: from epoch 0 on, which is before any input and has the
+        first row of a grouping without keys; None: only those to come. ``reader`` states how the rows are used, so that it can be
+        checked whether the panes of the view fit: "deltas", they are applied with their diffs; "summing", their values are added up (a
+        row with a negative diff is subtracted); "overwriting", the last row of a key is kept; "log", they are appended.
 
         ``name``: a subscription that is made again under its name continues after the last epoch delivered to it, also in
         another process on the same checkpoint; ``since`` then counts only the first time. The last delivered epoch is
@@ -256,16 +256,17 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             EpochGoneError: deltas that are to be delivered are no longer all retained.
             InputError: ``since`` is not a number, or the epoch is still to come.
             PlanError: the callback is not a function, the panes of the view do not fit the reader, or the name is in use.
+            CheckpointError: the engine is closed, so that nothing would be delivered.
         """
         self._check_subscription(callback, since, reader, name, on_schema, queue, on_full)
         with Subscribing(self._engine.turn) as subscribing:
+            self._engine.require_not_closed()
             queued = None
             if queue is not None:
                 queued = QueuedSubscription(self, callback, self.epoch, self._engine.turn, queue, on_full)
                 callback = queued.put
             if name is not None:
-                named = self._subscribe_again(callback, since, name, on_schema, reader)
-                return subscribing.begin(named)
+                return subscribing.begin(self._subscribe_again(callback, since, name, on_schema, reader))
             try:
                 self._deliver_missed(callback, since)
             except BaseException:
@@ -373,9 +374,8 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
         self.require_reader(name, reader)
         retry = Retry.of(retry)
         with Subscribing(self._engine.turn) as subscribing:
-            origin = self._engine.origin(
-                self.name
-            )  # This opens the checkpoint, which has the position under this name.
+            # This opens the checkpoint, which has the position under this name.
+            origin = self._engine.origin(self.name)
             remembered = self._engine.readers.last_of(self.name, name)
             sink = make(origin, remembered)
             name = free_name(self, name, sink, self._engine.views.values())

@@ -43,6 +43,10 @@ class ViewKeeper(Protocol):
         """Commit the epochs that a crash would take back, wake the sinks, and return the last one."""
         ...
 
+    def require_not_closed(self) -> None:
+        """Check that epochs may still come."""
+        ...
+
     @property
     def readers(self) -> Readers:
         """The subscriptions, and the last epochs delivered to those with a name."""

@@ -265,6 +265,7 @@ class Outputs(ABC):
 
         Raises:
             PlanError: there is no such source, or it does not take rows back.
+            CheckpointError: that engine is closed.
         """
         sources = getattr(engine, "sources", None)
         if sources is None:
@@ -277,6 +278,7 @@ class Outputs(ABC):
                 f"view {self.name!r}: to_source: there is no source {source!r}; there are {listed(sources)}"
             )
         require_diffs(self.name, source, declared.kind)
+        engine.require_not_closed()
         return self._deliver(
             lambda origin, _: FedSource(engine, source, self.name, origin),
             fed_name(engine, source),

@@ -42,6 +42,10 @@ class FedEngine(Protocol):
         """Take one batch of changes."""
         ...
 
+    def require_not_closed(self) -> None:
+        """Check that batches may still come."""
+        ...
+
 
 _numbers: WeakKeyDictionary[FedEngine, int] = WeakKeyDictionary()
 """The engines of this process that are fed."""
