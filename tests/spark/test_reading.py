@@ -123,8 +123,10 @@ def test_what_was_swept_is_gone_for_whoever_had_looked_before(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("method", "given", "message"),
     [
-        *(("read", given, "epoch=.*; give the number of an epoch") for given in ("1", 1.0, True, -1)),
-        *(("deltas", given, "since=.*; give the number of an epoch") for given in ("1", 1.0, True, -2)),
+        *(("read", given, "epoch=.*; give the number of an epoch") for given in ("1", 1.0, True)),
+        ("read", -1, "epoch=-1; epochs are counted from 0$"),
+        *(("deltas", given, "since=.*; give the number of an epoch") for given in ("1", 1.0, True)),
+        ("deltas", -2, "since=-2; epochs are counted from 0, and -1 stands for the very beginning"),
         ("read", 3, "epoch=3 is still to come, the checkpoint .* is at epoch 2"),
         ("deltas", 3, "since=3 is still to come, the checkpoint .* is at epoch 2"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -144,6 +145,17 @@ def test_an_epoch_before_the_beginning_is_refused(since: int) -> None:
             ec.InputError, match=f"since={since}; epochs are counted from 0, and -1 stands for"
         ):
             use(since)
+
+
+@pytest.mark.parametrize("epoch", [-1, -5])
+def test_an_epoch_that_never_was_cannot_be_read_or_forked(epoch: int, tmp_path: Path) -> None:
+    """With a checkpoint the error stated that its commit was no longer retained."""
+    for folder in (tmp_path, None):
+        engine = ec.Engine(checkpoint=folder)
+        view = engine.view("v", engine.source("s", COLUMNS))
+        for use in (view.read, lambda epoch, engine=engine: engine.fork(epoch=epoch)):
+            with pytest.raises(ec.InputError, match=f"epoch={epoch}; epochs are counted from 0$"):
+                use(epoch)
 
 
 @pytest.mark.parametrize("text", ["2026-01-01 09:10:00.123456789", "2026-01-01T09:10:00.1234567Z"])

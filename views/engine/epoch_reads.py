@@ -104,10 +104,10 @@ class EpochReads(ABC):
 
         Raises:
             EpochGoneError: the checkpoint has no commit of that epoch.
-            InputError: the epoch is still to come, or there is no checkpoint.
+            InputError: it is no epoch, or still to come, or there is no checkpoint.
         """
         if epoch is not None:
-            require_epoch(view, "epoch", epoch)
+            require_epoch(f"view {view!r}", "epoch", epoch)
         with self.reading(view) as now:
             if epoch is not None and epoch != now.epoch:
                 require_polars_threads()

@@ -17,6 +17,7 @@ from ..dataframe.source import Source
 from ..durability.forked_states import ForkedStates, committed_states, shared_states
 from ..durability.redeclared import difference
 from ..epochs.history import Retain
+from ..epochs.records import require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..plan.forked_calls import note_forked
 from ..plan.plan import Plan
@@ -136,11 +137,11 @@ def checkpoint_of(running: Running, checkpoint: object, epoch: object) -> Checkp
     Raises:
         InputError: the epoch is none, or there is no checkpoint that has it.
     """
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | np.integer)):
-        raise InputError(f"fork: epoch={epoch!r}; give the number of an epoch")
+    if epoch is not None:
+        require_epoch("fork", "epoch", epoch)
     if checkpoint is not None:
         return checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)  # type: ignore[arg-type]
-    if epoch is None or int(epoch) == running.shown()[0]:
+    if epoch is None or epoch == running.shown()[0]:
         return None
     if running.durability is None:
         raise InputError(

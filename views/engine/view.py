@@ -23,7 +23,7 @@ from ..epochs.changes import change_rows
 from ..epochs.history import BEFORE_ALL, History, Retain
 from ..epochs.queued import OnFull, QueuedSubscription, require_queue
 from ..epochs.reader_keys import reader_key
-from ..epochs.records import require_epoch, require_past
+from ..epochs.records import require_past, require_since
 from ..epochs.snapshot import Snapshot
 from ..epochs.subscribing import Subscribing
 from ..epochs.subscriptions import (
@@ -298,7 +298,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
         require_plain_function(f"subscription to view {self.name!r}", callback)
         require_queue(f"subscription to view {self.name!r}", queue, on_full, name, on_schema)
         if since is not None:
-            require_epoch(self.name, "since", since)
+            require_since(self.name, since)
 
     def _deliver_missed(self, callback: Callback, since: int | None) -> None:
         """Deliver the deltas after an epoch, and those of epochs that the callback itself pushes."""
@@ -328,7 +328,7 @@ class View(Collection, Declared, ReadForms, Outputs, Questions, OfOneEngine):
             EpochGoneError: while iterating: the task is so far behind that deltas are no longer retained.
         """
         if since is not None:
-            require_epoch(self.name, "since", since)
+            require_since(self.name, since)
         if on_schema is not None:
             if not callable(on_schema):
                 raise PlanError(

@@ -10,7 +10,7 @@ import polars as pl
 
 from evercurrent.core.data.tags import tagged
 
-from ..epochs.records import require_epoch
+from ..epochs.records import require_since
 from ..plan.nodes import PlanId
 from ..plan.plan import Plan
 from .view_keeper import ViewKeeper
@@ -171,7 +171,7 @@ class Questions(ABC):
             EpochGoneError: the changes after ``since`` are no longer all retained.
         """
         if since is not None:
-            require_epoch(self.name, "since", since)
+            require_since(self.name, since)
         return self._engine.history_of(self.name, key, since)
 
     @tagged("views.view:View.prove")

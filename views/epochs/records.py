@@ -21,18 +21,26 @@ Noted = tuple[int, int, Mapping[str, int]]
 """A finished epoch: its number, its processing time in microseconds, the watermarks after it."""
 
 
-def require_epoch(view: str, name: str, epoch: object) -> None:
-    """Check that an argument is the number of an epoch.
+def require_epoch(where: str, name: str, epoch: object, *, least: int = 0) -> None:
+    """Check that an argument is the number of an epoch; with ``least=-1`` the very beginning is one too.
 
     Raises:
         InputError: it is something else.
     """
     if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
-        raise InputError(f"view {view!r}: {name}={epoch!r}; give the number of an epoch")
-    if epoch < -1:
-        raise InputError(
-            f"view {view!r}: {name}={epoch}; epochs are counted from 0, and -1 stands for the very beginning"
-        )
+        raise InputError(f"{where}: {name}={epoch!r}; give the number of an epoch")
+    if epoch < least:
+        beginning = ", and -1 stands for the very beginning" if least < 0 else ""
+        raise InputError(f"{where}: {name}={epoch}; epochs are counted from 0{beginning}")
+
+
+def require_since(view: str, since: object) -> None:
+    """Check that an argument is the number of the epoch after which deltas are read.
+
+    Raises:
+        InputError: it is something else.
+    """
+    require_epoch(f"view {view!r}", "since", since, least=-1)
 
 
 def require_past(view: str, since: int | None, epoch: int) -> None:
@@ -43,7 +51,7 @@ def require_past(view: str, since: int | None, epoch: int) -> None:
     """
     if since is None:
         return
-    require_epoch(view, "since", since)
+    require_since(view, since)
     if since > epoch:
         raise InputError(
             f"view {view!r}: epoch {since} is still to come, the engine is at epoch {epoch}; "

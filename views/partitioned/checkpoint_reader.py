@@ -23,6 +23,7 @@ from ..durability.plan_diff import require_all_states
 from ..durability.plan_match import check_plan, plan_record
 from ..durability.time_travel import BORN, Past, PastCircuit, delta_files
 from ..epochs.history import BEFORE_ALL
+from ..epochs.records import require_epoch
 from ..epochs.refused_rows import LEDGER_ROWS
 from ..epochs.snapshot import Snapshot
 from ..plan.plan import Plan
@@ -181,21 +182,21 @@ class CheckpointReader:
         last = self._last()
         if epoch is None:
             return last
-        self._require_epoch(f"view {view!r}: epoch", epoch, last)
+        self._require_epoch(view, "epoch", epoch, last)
         return self._past.commit(view, epoch)
 
     def _delta_files(self, view: str, since: int | None) -> list[DeltaRef]:
         last = self._last()
         if since is not None:
-            self._require_epoch(f"view {view!r}: since", since, last, BEFORE_ALL)
+            self._require_epoch(view, "since", since, last, BEFORE_ALL)
         return delta_files(self._log, view, BEFORE_ALL if since is None else since, self._past.born)
 
-    def _require_epoch(self, where: str, epoch: object, last: Commit, least: int = 0) -> None:
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < least:
-            raise InputError(f"{where}={epoch!r}; give the number of an epoch")
+    def _require_epoch(self, view: str, name: str, epoch: int, last: Commit, least: int = 0) -> None:
+        where = f"view {view!r}"
+        require_epoch(where, name, epoch, least=least)
         if epoch > last.epoch:
             raise InputError(
-                f"{where}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; read it "
+                f"{where}: {name}={epoch} is still to come, the checkpoint {self.store.url} is at epoch {last.epoch}; read it "
                 "when it is there, or leave the number out"
             )
 
