@@ -7,7 +7,8 @@ and then, for a share of the time that the law had, those that are least like th
 ``planted.py`` are planted: what as many random examples find as the law has, the chosen ones find too, or get the one that finds it.
 So it is with ``--mutants`` more faults, which are drawn from all places of the functions that the law runs.
 
-``--applies`` reports how many of the examples that are kept of each law still apply, and fails if one does not.
+``--applies`` reports how many of the examples that are kept of each law still apply, and fails if one does not, or, without
+``laws``, if a law is gone.
 """
 
 from __future__ import annotations
@@ -323,7 +324,10 @@ class Applying:
     """A plugin of pytest that runs the examples that are kept, and nothing else."""
 
     of: Path = KEPT
+    is_all: bool = False
+    """Whether all laws run that have examples."""
     lapsed: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
@@ -336,7 +340,15 @@ class Applying:
             self.lapsed += [pyfuncitem.nodeid] * bool(outcome.lapsed)
         return True
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self.is_all:
+            there = {item.nodeid for item in session.items}
+            self.gone = [each for each in sorted(read_if_there(self.of)) if each not in there]
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.gone:
+            print(f"remove from {self.of} what the quick profile does not have: {' '.join(self.gone)}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self.lapsed:
             print(f"choose anew for {len(self.lapsed)} laws: {' '.join(self.lapsed)}")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -369,12 +381,15 @@ def main() -> int:
     os.environ |= {"EVERCURRENT_TEST_PROFILE": "quick", "EVERCURRENT_TEST_EXAMPLES": "random"}
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.chdir(ROOT)
-    plugin: Applying | Choosing = Applying(given.into)
+    plugin: Applying | Choosing = Applying(given.into, is_all=not given.laws)
     if not given.applies:
         plugin = Choosing(
             given.seconds, given.times, given.share, given.seed, given.into, given.plants, given.mutants
         )
-    laws = given.laws or sorted(read_if_there(given.into))
+    # Without parameters: pytest runs nothing at all if a law no longer has those that examples are kept for.
+    laws = given.laws or sorted({each.partition("[")[0] for each in read_if_there(given.into)})
+    if not laws:
+        options.error(f"{given.into} has no examples; name files or laws, such as tests/laws/test_undo.py")
     return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", *laws], plugins=[plugin]))
 
 

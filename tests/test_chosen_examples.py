@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +36,7 @@ from source_modules import tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = 40
+RANKS_OF_BEFORE = "test_medians_are_those_of_all_rows[Int8-3]"
 
 
 def law_of(strategy: st.SearchStrategy[Any], check: Callable[[Any], object]) -> Any:
@@ -177,6 +180,24 @@ def test_each_law_that_has_examples_is_there() -> None:
         assert name.partition("[")[0] in {
             node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
         }, nodeid
+
+
+def test_without_laws_all_that_have_examples_are_run_and_those_that_are_gone_are_named(
+    tmp_path: Path,
+) -> None:
+    """A law whose parameters are others now kept all others from being looked at."""
+    there, gone = (
+        f"tests/core/test_medians.py::{name}" for name in ("test_ranks_are_those_of_polars", RANKS_OF_BEFORE)
+    )
+    for laws, code in (({there}, 0), ({there, gone}, 1), (set(), 2)):
+        into = tmp_path / "chosen.json"
+        into.write_text(written({law: replace(kept()[there], generates=0) for law in laws}), "utf-8")
+        program = [sys.executable, "tests/choose_examples.py", "--into", str(into), "--applies"]
+        ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        assert (f"{there}: " in ended.stdout) == bool(laws)
+        assert (f"does not have: {gone}\n" in ended.stdout) == (gone in laws)
+        assert ("name files or laws" in ended.stderr) == (not laws)
 
 
 def test_few_are_chosen_that_together_took_all_branches() -> None:
