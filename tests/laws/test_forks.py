@@ -231,6 +231,21 @@ def test_a_fork_of_an_earlier_epoch_leaves_out_what_was_dropped_since(tmp_path: 
     engine.close()
 
 
+def test_the_epoch_from_which_on_rows_differ_is_found_although_a_view_was_dropped_since(
+    tmp_path: Path,
+) -> None:
+    added = [0]
+    with ec.Engine(checkpoint=tmp_path) as engine:
+        rows = engine.source("rows", {"k": pl.Int64}, retained=True)
+        view = engine.view("v", rows.map_batches(lambda frame: frame.with_columns(pl.col("k") + added[0])))
+        engine.view("old", rows.unique())
+        for added[0] in (0, 100, 0):
+            rows.push({"k": [1]})
+            engine.checkpoint()
+        engine.drop_view("old")
+        assert view.prove().differences["_epoch"].to_list() == [2, 2]
+
+
 def test_a_commit_of_other_declarations_is_forked_by_an_engine_that_has_them(tmp_path: Path) -> None:
     engine, rows = declared_then(tmp_path)
     rows.push({"k": [1]})
