@@ -253,7 +253,7 @@ PLANTS = (
         "return counts // 2, counts // 2",
     ),
     Plant(
-        "core/operators/group/ranked_runs.py",
+        "core/state/ranked_runs.py",
         "(counted > high).all(axis=0)",
         "(counted >= high).all(axis=0)",
     ),

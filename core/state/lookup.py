@@ -75,6 +75,17 @@ def rows_change(
     return before, after
 
 
+def rows_change_between(
+    spine: Spine, keys: Keys, ranges: Sequence[tuple[Index, Index]]
+) -> tuple[KeyRows, KeyRows]:
+    """Return the rows of these keys before this epoch, and after it, that are in a range of entries of each run and the delta.
+
+    Equal rows have to be in these ranges of all runs, or of none.
+    """
+    before, after = _all(spine, keys, spine.delta, (BEFORE, DIFF), ranges)
+    return before, after
+
+
 def first_rows_after(spine: Spine, keys: Keys, count: int) -> KeyRows:
     """Return the second of ``rows_change`` for a few keys: rows that wait are looked at, and not sorted."""
     looked_up = near(spine, keys)
@@ -83,8 +94,14 @@ def first_rows_after(spine: Spine, keys: Keys, count: int) -> KeyRows:
     return after
 
 
-def _all(spine: Spine, keys: Keys, delta: Run | None, moments: Sequence[str]) -> list[KeyRows]:
-    read = _read(spine, delta, keys, np.arange(len(keys)), None, moments)
+def _all(
+    spine: Spine,
+    keys: Keys,
+    delta: Run | None,
+    moments: Sequence[str],
+    ranges: Sequence[tuple[Index, Index]] | None = None,
+) -> list[KeyRows]:
+    read = _read(spine, delta, keys, np.arange(len(keys)), None, moments, ranges)
     at_moments = []
     for moment in moments:
         diffs = read.column(moment)
@@ -142,13 +159,22 @@ class _Entries:
 
 
 def _read(
-    spine: Spine, delta: Run | None, keys: Keys, chosen: Index, take: int | None, moments: Sequence[str]
+    spine: Spine,
+    delta: Run | None,
+    keys: Keys,
+    chosen: Index,
+    take: int | None,
+    moments: Sequence[str],
+    ranges: Sequence[tuple[Index, Index]] | None = None,
 ) -> _Entries:
-    """Return the entries of the chosen keys, without those whose sums are zero."""
+    """Return the entries of the chosen keys, without those whose sums are zero.
+
+    ``ranges`` are those of the keys in the runs, if not all of their entries are read.
+    """
     chosen_keys = keys if len(chosen) == len(keys) else keys.take(chosen)
     owners, payloads, entries, diffs, before, cuts, later = [], [], [], [], [], [], []
-    for run in spine.runs if delta is None else (*spine.runs, delta):
-        lower, upper = run.find(chosen_keys)
+    for number, run in enumerate(spine.runs if delta is None else (*spine.runs, delta)):
+        lower, upper = run.find(chosen_keys) if ranges is None else ranges[number]
         end = upper if take is None else np.minimum(upper, lower + take)
         positions, owner = expand(lower, end)
         if not len(positions):

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..data.clock import Now
 from ..data.columns.grouping import boundaries
-from ..data.columns.kernels import Ints, stack
+from ..data.columns.kernels import Ints, Keys, stack
 from ..data.delta import Delta
 from .lookup import KeyRows, rows_change
 from .operator_contract import Operator
@@ -37,6 +37,10 @@ class PerKey(Operator, ABC):
     def made_of(self, rows: KeyRows) -> tuple[pl.DataFrame, Ints]:
         """Return the result for some keys, as rows with diffs, given the rows of these keys at one moment."""
 
+    def rows_change(self, arrangement: Spine, keys: Keys) -> tuple[KeyRows, KeyRows]:
+        """Return the rows of touched keys before the epoch and after it, as many as the function needs."""
+        return rows_change(arrangement, keys, self._count)
+
     def check(self, arrangement: Spine) -> None:
         """Check the change before results are computed. Raises if the function cannot be applied to it."""
 
@@ -47,7 +51,7 @@ class PerKey(Operator, ABC):
             return self._nothing
         self.check(spine)
         touched = spine.delta.keys.take(boundaries(spine.delta.keys))
-        before, after = rows_change(spine, touched, self._count)
+        before, after = self.rows_change(spine, touched)
         old, old_diffs = self.made_of(before)
         new, new_diffs = self.made_of(after)
         return Delta.of(stack([old, new]), np.concatenate((-old_diffs, new_diffs))).consolidate()

@@ -18,10 +18,8 @@ import evercurrent as ec
 from edge_values import VALUES
 from evercurrent.core.data.columns.grouping import group
 from evercurrent.core.data.schema import DIFF, Order
-from evercurrent.core.operators.group import ranked_runs
-from evercurrent.core.operators.group.ranked_states import RANKED
-from evercurrent.core.operators.group.ranks import METHODS, Ranks
-from evercurrent.core.state import row_merge, run, run_merge, spine
+from evercurrent.core.operators.group.ranks import METHODS, RANKED, Ranks
+from evercurrent.core.state import ranked_runs, row_merge, run, run_merge, spine
 from evercurrent.core.state.partitioning import KeyColumns
 from evercurrent.core.state.run import Layout, run_of_rows
 from evercurrent.core.state.run_columns import columns_of_run
@@ -34,7 +32,7 @@ QUANTILES: list[tuple[Any, float]] = some_of(
 )
 """Methods with quantiles: each of both; that ranks are those of polars is a law of its own, for all of them."""
 
-NUMBERS = [dtype for dtype in VALUES if pl.Series([], dtype=dtype).dtype in RANKED]
+TYPES = [dtype for dtype in VALUES if isinstance(pl.Series([], dtype=dtype).dtype, RANKED)]
 
 
 @cache
@@ -44,9 +42,10 @@ def declared(dtype: Any) -> ec.Engine:
     rows = engine.source("rows", {"k": pl.Int64, "x": dtype}, kind="diffs")
     x = pl.col("x")
     quantiles = {f"{method} {quantile}": x.quantile(quantile, method) for method, quantile in QUANTILES}
-    engine.view(
-        "by key", rows.group_by("k").agg(x.median(), more=x.median() + 1, some=x.filter(x > 0).median())
-    )
+    is_number = pl.Series([], dtype=dtype).dtype.is_numeric()
+    some = x.filter(x > 0 if is_number else pl.col("k") > 0).median()
+    more = x.median() + 1 if is_number else x.median().is_null()
+    engine.view("by key", rows.group_by("k").agg(x.median(), more=more, some=some))
     engine.view("of all", rows.group_by().agg(x.median(), high=x.quantile(0.9)))
     engine.view("quantiles", rows.group_by("k").agg(**quantiles))
     engine.views["by key"].read()
@@ -68,7 +67,7 @@ AT_ONCE = (0, 2, 8, 1000)
 
 @pytest.mark.parametrize(
     ("dtype", "at_once"),
-    some_of(product(NUMBERS, AT_ONCE), zip(NUMBERS, cycle(AT_ONCE), strict=False)),
+    some_of(product(TYPES, AT_ONCE), zip(TYPES, cycle(AT_ONCE), strict=False)),
     ids=str,
 )
 @settings(max_examples=settings().max_examples // 4)
@@ -122,18 +121,23 @@ def test_ranks_are_those_of_polars(
     assert ranks.values(low, high, *of).to_list() == theirs["x"].to_list()
 
 
-@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Int64, pl.UInt64, pl.Int8])
+@pytest.mark.parametrize(
+    "dtype",
+    [pl.Float32, pl.Float64, pl.Int64, pl.UInt64, pl.Int8, pl.Datetime("ns"), pl.Duration("us"), pl.Time],
+)
 def test_two_middle_values_have_the_mean_that_polars_computes(dtype: Any) -> None:
     """Its roundings show in values of all magnitudes, which small numbers and halves of them do not have."""
     random = np.random.default_rng(8)
     floats = random.normal(size=8000) * 10.0 ** random.uniform(-30, 30, 8000)
     whole = random.integers(-(2**7), 2**7, 8000) if dtype == pl.Int8 else random.integers(0, 2**63, 8000)
+    whole = whole % (86_400 * 10**9) if dtype == pl.Time else whole
     values = pl.Series(floats if pl.Series([], dtype=dtype).dtype.is_float() else whole).cast(dtype)
     frame = pl.DataFrame({"k": np.arange(8000) // 2, "x": values})
     engine = ec.Engine()
     rows = engine.source("rows", dict(frame.schema))
     x = pl.col("x")
-    each = {"half": x.median(), "mid": x.quantile(0.3, "midpoint"), "between": x.quantile(0.3, "linear")}
+    methods = {method: x.quantile(0.3, method) for method in METHODS}  # type: ignore[arg-type]
+    each = {"half": x.median(), **methods}
     view = engine.view("v", rows.group_by("k").agg(**each))
     rows.push(frame)
     expected = frame.group_by("k").agg(**each)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evercurrent.core.operators.group import ranked_runs
-from evercurrent.core.operators.group.ranked_runs import Moment, ValueRun, at_ranks, running
+from evercurrent.core.state import ranked_runs
+from evercurrent.core.state.ranked_runs import Moment, ValueRun, at_ranks, running
 from thinned import IS_LONG
 
 Numbers = Any

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import evercurrent as ec
-import evercurrent.core.operators.group.ranked_runs as ranked_module
 import evercurrent.core.operators.join as join_module
 import evercurrent.core.state.lookup as reading_module
+import evercurrent.core.state.ranked_runs as ranked_module
 from harness import circuit_of
 from strategies import evaluate
 from thinned import IS_LONG
@@ -134,6 +134,24 @@ def test_of_two_large_groups_a_median_reads_few_rows(kind: str, size: int, expan
     most = 2 * 2 * (ranked_module.READ_AT_ONCE + 2 * ranked_module.NEAR) + 100
     for counts in zip(*work, strict=True):
         assert statistics.median(counts) <= most, counts
+
+
+@pytest.mark.parametrize("size", [LARGE, 4 * LARGE])
+def test_rows_at_the_end_of_counted_windows_read_no_others(size: int, expanded: Expanded) -> None:
+    engine = ec.Engine()
+    source = engine.source("s", {"k": pl.Int64, "t": pl.Datetime("us")}, event_time="t")
+    engine.view("v", source.window(ec.count_window(5)).group_by("k").agg(pl.len()))
+    every = pl.DataFrame({"k": np.arange(size + 300) % 2, "t": np.arange(size + 300) // 4})
+    every = every.cast({"t": pl.Datetime("us")})
+    engine.push("s", every.head(size))
+    work = []
+    for rows in every.tail(300).iter_slices(10):
+        before = touched(engine), expanded.entries
+        engine.push("s", rows)
+        work.append((touched(engine) - before[0], expanded.entries - before[1]))
+    # To find where the first window begins, and what an epoch of a few rows merges.
+    for counts in zip(*work, strict=True):
+        assert statistics.median(counts) <= ranked_module.READ_AT_ONCE + 2 * ranked_module.NEAR + 100, counts
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from evercurrent.core.operators.group.head_states import HeadState
 from evercurrent.core.operators.group.heads import HeadOrder
 from evercurrent.core.operators.group.making import GroupRows as GroupRows
 from evercurrent.core.operators.group.making import Made, made_for
-from evercurrent.core.operators.group.ranked_states import RANKED, RankedState
+from evercurrent.core.operators.group.ranked_states import RankedState
+from evercurrent.core.operators.group.ranks import RANKED
 from evercurrent.core.operators.group.user_states import StateForm
 from evercurrent.core.state.partitioning import KeyColumns
 
@@ -78,7 +79,7 @@ def _recomputed(rows: GroupRows, aggregate: RecomputedAggregate) -> Made:
     names, order = aggregate.inputs, aggregate.order
     node, spine = rows.ordered(names, order)
     twice = computes(aggregate.expr)
-    is_ranked = not order and len(names) == 1 and rows.types[names[0]] in RANKED
+    is_ranked = not order and len(names) == 1 and isinstance(rows.types[names[0]], RANKED)
     ranks = ranked(aggregate.expr) if is_ranked else None
     aggregate = replace(aggregate, expr=elementwise(aggregate.expr))
     if ranks is not None:

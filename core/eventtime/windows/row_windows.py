@@ -12,17 +12,19 @@ import polars as pl
 
 from ...data.columns.grouping import group
 from ...data.columns.json_texts import shown_row
-from ...data.columns.kernels import Index, Ints, Mask, expand, gather, key_words, physical
+from ...data.columns.kernels import Index, Ints, Keys, Mask, expand, gather, key_words, physical
 from ...data.errors import InputError
 from ...data.instants import shown
 from ...data.schema import Order, listed
 from ...data.tags import tagged
-from ...state.lookup import KeyRows
+from ...state.lookup import KeyRows, rows_change
 from ...state.negative_counts import NeverBelowZero, counts_of_retracted
 from ...state.per_key import PerKey
+from ...state.ranked_runs import ValueRuns
 from ...state.run import Layout
 from ...state.spine import Spine
 from .assign_windows import bounds_by_function
+from .changed_windows import changed_windows, places_before
 from .kinds import WINDOW_END, WINDOW_START, Count, Custom, LastRows, Window, WindowTraits
 
 
@@ -55,6 +57,10 @@ class Rewindow(ABC):
     @abstractmethod
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows with their windows."""
+
+    def rows_change(self, arrangement: Spine, keys: Keys) -> tuple[KeyRows, KeyRows]:
+        """Return the rows of these keys before the epoch and after it, without such as are in the same windows in both."""
+        return rows_change(arrangement, keys, self.count)
 
     def check(self, rows: KeyRows, rewritten: Rewritten) -> None:  # noqa: B027 - most need no check
         """Check that the windows which were made of these rows follow from the rows of each key. Raises if they do not."""
@@ -104,7 +110,7 @@ class WindowByKey(PerKey):
     columns rewritten. State: the arrangement that it reads, by ``keys`` and in the order of ``layout_of``; nothing is
     kept per window. A row with diff n is n rows, which may be in different windows. No row has a negative count: the input
     guarantees that, or ``never_below_zero`` refuses the epoch.
-    Cost: all rows of each key touched; for ``LastRows`` the last ones.
+    Cost: all rows of each key touched; for ``LastRows`` the last ones, for ``Count`` those from the first window that changes on.
     """
 
     def __init__(
@@ -117,6 +123,10 @@ class WindowByKey(PerKey):
         super().__init__(schema, arrangement, function.count)
         self._function = function
         self._never_below_zero = never_below_zero
+
+    def rows_change(self, arrangement: Spine, keys: Keys) -> tuple[KeyRows, KeyRows]:
+        """See ``PerKey``."""
+        return self._function.rows_change(arrangement, keys)
 
     def check(self, arrangement: Spine) -> None:
         """Refuse the epoch if the count of a row would become negative."""
@@ -149,11 +159,16 @@ class Counted(Rewindow):
 
     def __init__(self, where: str, window: Count, keys: Mapping[str, str]) -> None:
         self._size = window.size
+        self._value_runs = ValueRuns(WINDOW_START)
+
+    def rows_change(self, arrangement: Spine, keys: Keys) -> tuple[KeyRows, KeyRows]:
+        """See ``Rewindow``: those from the start of the first window on in which a row comes or goes."""
+        return changed_windows(arrangement, keys, self._value_runs, self._size)
 
     def __call__(self, rows: KeyRows) -> Rewritten:
         """Return the rows in their windows; a row with a count above one may be divided."""
         size, (times, _) = self._size, bounds_of(rows)
-        places = _places_before(rows)
+        places = places_before(rows)
         first, last = places // size, (places + rows.diffs - 1) // size
         numbers, positions = expand(first, last + 1)
         low = np.maximum(places[positions], numbers * size)
@@ -321,15 +336,6 @@ def _greatest_so_far(owners: Index, values: Ints) -> Ints:
 def bounds_of(rows: KeyRows) -> tuple[Ints, Ints]:
     """Return the bounds of the windows with which rows are kept, their own ones."""
     return physical(rows.payload.get_column(WINDOW_START)), physical(rows.payload.get_column(WINDOW_END))
-
-
-def _places_before(rows: KeyRows) -> Ints:
-    """Return how many rows of its key come before each entry."""
-    running = np.cumsum(rows.diffs)
-    before = running - rows.diffs
-    begins = np.flatnonzero(_differs(rows.owners))
-    lengths = np.diff(begins, append=len(before))
-    return before - np.repeat(before[begins], lengths)
 
 
 def _differs(*columns: Ints | Index) -> Mask:

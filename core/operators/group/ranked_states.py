@@ -6,9 +6,8 @@ entries near the rank are read of each run (``ranked_runs``), and only if rows m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, ref
 
 import numpy as np
 import polars as pl
@@ -17,30 +16,25 @@ from ...data.columns.dense import Places
 from ...data.columns.directory import Deferred, places_of_distinct
 from ...data.columns.kernels import Index, Ints, Keys, at, expand, is_ones
 from ...data.columns.nulls import nulls_in
+from ...data.columns.ordered_numbers import column_of_numbers
 from ...data.columns.whole_columns import AnyColumn, least_and_greatest
 from ...data.schema import DIFF
 from ...state.lookup import KeyRows
+from ...state.ranked_runs import Moment, ValueRuns, at_ranks, counts_of, running
 from ...state.run import Run
 from ...state.spine import Spine
 from .accumulators import Sums
 from .aggregate_contract import Change
 from .aggregate_states import MOST_WRITTEN_OUT, RecomputedState, placed, require_few
 from .aggregates import RecomputedAggregate
-from .ranked_runs import Moment, ValueRun, at_ranks, running
 from .ranks import Ranks
-
-RANKED = (
-    *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()),
-    *(pl.Float32(), pl.Float64()),
-)
-"""The types of values whose ranks are found by order."""
 
 MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
 
 
 class RankedState(RecomputedState):
-    """The value at a rank of each group, over rows that have one column, of numbers, and are in its order."""
+    """The value at a rank of each group, over rows that have one column, of a type in ``RANKED``, and are in its order."""
 
     def __init__(
         self,
@@ -55,7 +49,7 @@ class RankedState(RecomputedState):
         (self._input,) = aggregate.inputs
         self._ranks = ranks
         self._may_go_below_zero = may_go_below_zero
-        self._value_runs = WeakKeyDictionary[Run, ValueRun]()
+        self._value_runs = ValueRuns(self._input)
         self._values_of_run: _RunValues | None = None
         """The values of all keys of the run after the last epoch, which is the one before the next."""
 
@@ -79,15 +73,15 @@ class RankedState(RecomputedState):
         if self._may_go_below_zero:
             return None
         held = (*self._spine.runs, self._spine.delta)
-        runs = [self._value_run(run) for run in held]
+        runs = self._value_runs.of(held)
         ranges = [run.find(change.keys) for run in held]
         firsts = [run.first_values(*each) for run, each in zip(runs, ranges, strict=True)]
         of_nulls = [(lower, first) for (lower, _), first in zip(ranges, firsts, strict=True)]
         of_values = [(first, upper) for (_, upper), first in zip(ranges, firsts, strict=True)]
         moments, counted = list[Moment](), list[tuple[Ints, Ints]]()
         for number in (len(runs) - 1, len(runs)):
-            counts = _counts(runs[:number], of_values[:number], len(change.keys))
-            nulls = _counts(runs[:number], of_nulls[:number], len(change.keys))
+            counts = counts_of(runs[:number], of_values[:number], len(change.keys))
+            nulls = counts_of(runs[:number], of_nulls[:number], len(change.keys))
             if counts.sum(dtype=np.float64) + nulls.sum(dtype=np.float64) > MOST_WRITTEN_OUT:
                 return None
             low, high = self._ranks.of(counts, nulls)
@@ -97,16 +91,11 @@ class RankedState(RecomputedState):
         self._spine.touched += read
         dtype = self._spine.layout.payload[self._input]
         before, after = (
-            self._results(pl.Series(low, dtype=dtype), pl.Series(high, dtype=dtype), *each)
+            self._results(column_of_numbers(low, dtype), column_of_numbers(high, dtype), *each)
             for (low, high), each in zip(pairs, counted, strict=True)
         )
         were, are = change.groups[: change.count_before], change.groups[change.count_before :]
         return at(before, were).append(at(after, are))
-
-    def _value_run(self, run: Run) -> ValueRun:
-        if run not in self._value_runs:
-            self._value_runs[run] = ValueRun.of(run, self._input)
-        return self._value_runs[run]
 
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
         of_run = self._values_of_run
@@ -148,14 +137,6 @@ class RankedState(RecomputedState):
         result = self._ranks.values(low, high, counts[groups], nulls[groups])
         result = result.cast(self._aggregate.dtype).alias(self._aggregate.output)
         return placed(result, groups, len(counts), self._of_nothing)
-
-
-def _counts(runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], height: int) -> Ints:
-    """Return the sums of the diffs of ranges over these runs, for each of ``height`` groups."""
-    counts = np.zeros(height, np.int64)
-    for run, (lower, upper) in zip(runs, ranges, strict=True):
-        counts += run.counts(lower, upper)
-    return counts
 
 
 def _diffs(run: Run) -> Ints:

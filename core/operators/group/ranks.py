@@ -8,12 +8,20 @@ import numpy as np
 import polars as pl
 
 from ...data.columns.kernels import Floats, Ints
+from ...data.columns.ordered_numbers import numbers_of
 
 METHODS = ("lower", "higher", "nearest", "equiprobable", "midpoint", "linear")
 """The methods of quantiles: one of the values, or between two neighbours."""
 
 BETWEEN = ("median", "midpoint", "linear")
 """Those that are between two values, if there is none at the place."""
+
+
+RANKED: tuple[type[pl.DataType], ...] = (
+    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
+    *(pl.Float32, pl.Float64, pl.Decimal, pl.Datetime, pl.Duration, pl.Time),
+)
+"""The types of values whose ranks are found by order. Medians of dates are datetimes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +69,27 @@ class Ranks:
         return self.method in BETWEEN
 
     def values(self, low: pl.Series, high: pl.Series, counts: Ints, nulls: Ints) -> pl.Series:
-        """Return the results of groups with these values at their two ranks, as polars computes them: in 64 bits.
+        """Return the results of groups with these values at their two ranks, as polars computes them: with floats of 64 bits.
 
-        Its formulas are those of ``median``, of ``midpoint`` and of ``linear``; the first two round in another way.
+        Its formulas are those of ``median``, of ``midpoint`` and of ``linear``; the first two round in another way. Instants
+        are floats of their units then, also where a value is the result, and are rounded down to 53 bits in nanoseconds.
 
         >>> four, none = np.array([4]), np.array([0])
         >>> Ranks("linear", 0.25).values(pl.Series([1.0]), pl.Series([2.0]), four, none).to_list()
         [1.75]
         """
-        if not self.is_between:
+        if not self.is_between and not low.dtype.is_temporal():
             return low
-        one, other = (column.cast(pl.Float64).to_numpy() for column in (low, high))
+        one, other = (numbers_of(column).astype(np.float64) for column in (low, high))
         with np.errstate(invalid="ignore", over="ignore"):
             match self.method:
                 case "median":
                     between = 0.5 * (other - one) + one
                 case "midpoint":
                     between = (one + other) / 2
-                case _:
+                case "linear":
                     exact = (counts.astype(np.float64) - 1) * self.quantile + nulls
                     between = (other - one) * (exact - np.floor(exact)) + one
+                case _:
+                    between = one
         return pl.Series(low.name, np.where(one == other, one, between))

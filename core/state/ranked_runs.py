@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ...data.columns.kernels import Index, Ints, Mask, expand, is_ones
-from ...data.columns.nulls import nulls_as, nulls_in
-from ...data.columns.sorting import sorted_by
-from ...data.schema import DIFF
-from ...state.run import Run
-
-Numbers = npt.NDArray[Any]
-"""Integers or floats of any width."""
+from ..data.columns.kernels import Index, Ints, Mask, expand, is_ones
+from ..data.columns.nulls import nulls_in
+from ..data.columns.ordered_numbers import Numbers, are_unequal, is_less, numbers_of
+from ..data.columns.sorting import sorted_by
+from ..data.schema import DIFF
+from .run import Run
 
 Side = Literal["left", "right"]
 """Where among equal values a search ends, as for ``numpy.searchsorted``."""
@@ -62,7 +60,7 @@ class ValueRun:
         """Return the entries of a run with the values in this column. Cost: a look at all of its diffs."""
         values, diffs = run.payload.get_column(column), run.sums.get(DIFF, np.zeros(len(run), np.int64))
         nulls = nulls_in(values) if values.has_nulls() else None
-        return ValueRun(nulls_as(0, values).to_numpy(), None if is_ones(diffs) else running(diffs), nulls)
+        return ValueRun(numbers_of(values), None if is_ones(diffs) else running(diffs), nulls)
 
     def counts(self, lower: Index, upper: Index) -> Ints:
         """Return the sum of the diffs of each of these ranges."""
@@ -85,8 +83,23 @@ class ValueRun:
             ]
             return np.array(places, np.intp)
         if side == "left":
-            return _bisected(lambda places, of: _is_less(self.values[places], targets[of]), lower, upper)
-        return _bisected(lambda places, of: ~_is_less(targets[of], self.values[places]), lower, upper)
+            return _bisected(lambda places, of: is_less(self.values[places], targets[of]), lower, upper)
+        return _bisected(lambda places, of: ~is_less(targets[of], self.values[places]), lower, upper)
+
+
+class ValueRuns:
+    """The entries of runs by their values in one column, each kept as long as its run is."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._by_run = WeakKeyDictionary[Run, ValueRun]()
+
+    def of(self, runs: Sequence[Run]) -> list[ValueRun]:
+        """Return the entries of these runs. Cost: a look at the diffs of those that are new."""
+        for run in runs:
+            if run not in self._by_run:
+                self._by_run[run] = ValueRun.of(run, self._column)
+        return [self._by_run[run] for run in runs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +233,7 @@ class _Entries:
         order = sorted_by([owner.view(np.uint64), pl.Series(value)])
         owner, value = owner[order], value[order]
         is_last = np.ones(len(order), np.bool_)
-        np.logical_or(owner[1:] != owner[:-1], _differ(value[1:], value[:-1]), out=is_last[:-1])
+        np.logical_or(owner[1:] != owner[:-1], are_unequal(value[1:], value[:-1]), out=is_last[:-1])
         return _Entries(owner, value, np.concatenate(counts)[order], order, begins, np.flatnonzero(is_last))
 
     def at(self, moment: Moment, below: Ints) -> Pair:
@@ -237,6 +250,14 @@ class _Entries:
             for rank in (moment.low, moment.high)
         )
         return low, high
+
+
+def counts_of(runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], height: int) -> Ints:
+    """Return the sums of the diffs of ranges over these runs, for each of ``height`` groups."""
+    counts = np.zeros(height, np.int64)
+    for run, (lower, upper) in zip(runs, ranges, strict=True):
+        counts += run.counts(lower, upper)
+    return counts
 
 
 def running(times: Ints) -> Ints:
@@ -264,17 +285,3 @@ def _bisected(is_before: Callable[[Index, Index], Mask], lower: Index, upper: In
         upper[searched[~before]] = middle[~before]
         searched = searched[lower[searched] < upper[searched]]
     return lower
-
-
-def _is_less(ones: Numbers, others: Numbers) -> Mask:
-    """Return where numbers are less than others; NaN is greater than all."""
-    with np.errstate(invalid="ignore"):
-        less: Mask = ones < others
-        return less | ((others != others) & (ones == ones)) if ones.dtype.kind == "f" else less
-
-
-def _differ(ones: Numbers, others: Numbers) -> Mask:
-    """Return where numbers differ; NaN equals NaN."""
-    with np.errstate(invalid="ignore"):
-        unequal: Mask = ones != others
-        return unequal & ((ones == ones) | (others == others)) if ones.dtype.kind == "f" else unequal
