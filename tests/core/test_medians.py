@@ -80,8 +80,6 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     frames = [
         pl.DataFrame(rows, {"k": pl.Int64, "x": dtype, "_diff": pl.Int64}, orient="row") for rows in epochs
     ]
-    for frame in frames:
-        whole.push("rows", frame)
     with (
         patch.object(spine, "AT_ONCE", at_once),
         patch.object(row_merge, "FEW_ENTRIES", 1),
@@ -91,6 +89,10 @@ def test_medians_are_those_of_all_rows(dtype: Any, at_once: int, data: st.DataOb
     ):
         for frame in frames:
             engine.push("rows", frame)
+            whole.push("rows", frame)
+            for name, key in product(("by key", "quantiles"), (0, 2)):
+                rows = whole.views[name].read().filter(pl.col("k") == key)
+                assert_frame_equal(engine.views[name].lookup(key), rows, check_exact=True)
     for name, view in engine.views.items():
         ours, theirs = list(view.deltas()), list(whole.views[name].deltas())
         assert len(ours) == len(theirs)

@@ -117,7 +117,8 @@ def test_of_two_large_groups_a_median_reads_few_rows(kind: str, size: int, expan
     engine = ec.Engine()
     source = engine.source("s", {"x": pl.Float64}, kind=kind)  # type: ignore[arg-type]
     high = pl.col("x").quantile(0.95)
-    engine.view("v", source.group_by(g=pl.col("x") % 0.125 > 0.1).agg(pl.col("x").median(), high=high))
+    by = {"g": pl.col("x") % 0.125 > 0.1}
+    view = engine.view("v", source.group_by(**by).agg(pl.col("x").median(), high=high))
     draw = np.random.default_rng(3)
     values = draw.random(size)
     engine.push("s", {"x": values})
@@ -129,9 +130,14 @@ def test_of_two_large_groups_a_median_reads_few_rows(kind: str, size: int, expan
             rows = pl.concat([rows.with_columns(_diff=1), gone.with_columns(_diff=-1)])
         before = touched(engine), expanded.entries
         engine.push("s", rows)
+        assert view.lookup(True).height
         work.append((touched(engine) - before[0], expanded.entries - before[1]))
-    # Two aggregates before and after the epoch, and what an epoch of a few rows merges.
-    most = 2 * 2 * (ranked_module.READ_AT_ONCE + 2 * ranked_module.NEAR) + 100
+        merged = [state.version.merged for state in circuit_of(engine).states if hasattr(state, "version")]
+        assert not any(len(whole) > size // 2 for runs in merged for whole in runs), (
+            "a look-up merges no state"
+        )
+    # Two aggregates before and after the epoch and for a reader, and what an epoch of a few rows merges.
+    most = 2 * 3 * (ranked_module.READ_AT_ONCE + 2 * ranked_module.NEAR) + 100
     for counts in zip(*work, strict=True):
         assert statistics.median(counts) <= most, counts
 

@@ -6,6 +6,7 @@ entries near the rank are read of each run (``ranked_runs``), and only if rows m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
@@ -33,6 +34,10 @@ MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
 
 
+FEW_KEYS = 1 << 8
+"""So many keys are read of several runs without merging them."""
+
+
 class RankedState(RecomputedState):
     """The value at a rank of each group, over rows that have one column, of a type in ``RANKED``, and are in its order."""
 
@@ -54,34 +59,47 @@ class RankedState(RecomputedState):
         """The values of all keys of the run after the last epoch, which is the one before the next."""
 
     def current(self, keys: Keys, sums: Sums) -> pl.Series:
-        """See ``AggregateState``."""
-        return self._of_run(self._spine.merged(), keys)
+        """See ``AggregateState``: for many keys all runs are merged, which is kept for whoever reads next."""
+        spine = self._spine
+        if len(keys) > FEW_KEYS or spine.version.merged or len(spine.runs) < 2:
+            return self._of_run(spine.merged(), keys)
+        results = self._of_several_runs(spine.runs, keys, [len(spine.runs)])
+        return super().current(keys, sums) if results is None else results[0]
 
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
+        were, are = change.groups[: change.count_before], change.groups[change.count_before :]
         whole = self._spine.whole(change.keys if self._may_go_below_zero else None)
         if whole is None:
-            results = self._of_several_runs(change)
-            return super().change(change) if results is None else results
+            runs = self._spine.runs
+            results = self._of_several_runs(
+                (*runs, self._spine.delta), change.keys, [len(runs), len(runs) + 1]
+            )
+            if results is None:
+                return super().change(change)
+            return at(results[0], were).append(at(results[1], are))
         before, after = whole
-        were = self._of_run(before, change.keys.take(change.groups[: change.count_before]))
+        values = self._of_run(before, change.keys.take(were))
         self._values_of_run = self._of_all_keys(after)
-        return were.append(self._of_run(after, change.keys.take(change.groups[change.count_before :])))
+        return values.append(self._of_run(after, change.keys.take(are)))
 
-    def _of_several_runs(self, change: Change) -> pl.Series | None:
-        """Return the results of a change; None if rows have to be read that are there too often, or less often than never."""
+    def _of_several_runs(
+        self, held: Sequence[Run], keys: Keys, counts_of_runs: Sequence[int]
+    ) -> list[pl.Series] | None:
+        """Return the results for these keys over so many of the runs, from the first on; the last one of these numbers is that of all.
+
+        None if rows have to be read that are there too often, or that may be there less often than never.
+        """
         if self._may_go_below_zero:
             return None
-        held = (*self._spine.runs, self._spine.delta)
-        runs = self._value_runs.of(held)
-        ranges = [run.find(change.keys) for run in held]
+        runs, ranges = self._value_runs.of(held), [run.find(keys) for run in held]
         firsts = [run.first_values(*each) for run, each in zip(runs, ranges, strict=True)]
         of_nulls = [(lower, first) for (lower, _), first in zip(ranges, firsts, strict=True)]
         of_values = [(first, upper) for (_, upper), first in zip(ranges, firsts, strict=True)]
         moments, counted = list[Moment](), list[tuple[Ints, Ints]]()
-        for number in (len(runs) - 1, len(runs)):
-            counts = counts_of(runs[:number], of_values[:number], len(change.keys))
-            nulls = counts_of(runs[:number], of_nulls[:number], len(change.keys))
+        for number in counts_of_runs:
+            counts = counts_of(runs[:number], of_values[:number], len(keys))
+            nulls = counts_of(runs[:number], of_nulls[:number], len(keys))
             if counts.sum(dtype=np.float64) + nulls.sum(dtype=np.float64) > MOST_WRITTEN_OUT:
                 return None
             low, high = self._ranks.of(counts, nulls)
@@ -90,12 +108,10 @@ class RankedState(RecomputedState):
         pairs, read = at_ranks(runs, of_values, moments)
         self._spine.touched += read
         dtype = self._spine.layout.payload[self._input]
-        before, after = (
+        return [
             self._results(column_of_numbers(low, dtype), column_of_numbers(high, dtype), *each)
             for (low, high), each in zip(pairs, counted, strict=True)
-        )
-        were, are = change.groups[: change.count_before], change.groups[change.count_before :]
-        return at(before, were).append(at(after, are))
+        ]
 
     def _of_run(self, run: Run, keys: Keys) -> pl.Series:
         of_run = self._values_of_run
