@@ -35,10 +35,10 @@ READ_AT_ONCE = 4096
 """If the other groups have at most so many entries in all, these are read, too: to rule out more of them costs as much."""
 
 ROUNDS = 8
-"""How often entries are ruled out at most: each time all but some root of their number, where runs are alike."""
+"""How often entries are ruled out at most: each time all but some square roots of their number, where runs are alike."""
 
 MARGIN = 1.0
-"""How far apart the two values are from the expected place, in square roots of the entries of the run: two deviations."""
+"""How far the two values are from the expected place, in square roots of the entries of the run: two deviations."""
 
 FEW_RANGES = 32
 """So many ranges are searched one by one."""
@@ -152,8 +152,10 @@ class _Windows:
     def of(
         runs: Sequence[ValueRun], ranges: Sequence[tuple[Index, Index]], moments: Sequence[Moment]
     ) -> _Windows:
-        """Return the windows with all entries of these ranges."""
-        lower, upper = np.array([start for start, _ in ranges]), np.array([end for _, end in ranges])
+        """Return the windows with all entries of these ranges, but of groups that have no values at any moment with none."""
+        has_values = np.array([moment.high >= 0 for moment in moments]).any(axis=0)
+        lower = np.array([start for start, _ in ranges])
+        upper = np.where(has_values, [end for _, end in ranges], lower)
         return _Windows(runs, moments, lower, upper, np.zeros((len(moments), lower.shape[1]), np.int64))
 
     def narrow(self) -> None:

@@ -97,6 +97,15 @@ def test_they_are_those_of_all_entries(
         np.testing.assert_array_equal(values, np.array(theirs, values.dtype))
 
 
+def test_groups_whose_entries_cancel_have_no_values() -> None:
+    come, none = np.arange(4), np.zeros(1, np.int64)
+    parts = [[(come, np.full(4, diff))] for diff in (1, -1)]
+    value_runs, ranges = zip(*map(run_of, parts), strict=True)
+    with patch.multiple(ranked_runs, NEAR=0, READ_AT_ONCE=0):
+        ((low, high),), read = at_ranks(value_runs, ranges, [Moment(2, none, none - 1)])
+    assert (len(low), len(high), read) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("groups", [1, 50])
 @pytest.mark.parametrize("kind", ["alike", "apart"])
 def test_few_of_many_entries_are_read(kind: str, groups: int) -> None:

@@ -60,7 +60,7 @@ def _distinct(rows: GroupRows, aggregate: Distinct) -> Made:
 @made_for(FirstBy)
 def _first_by(rows: GroupRows, aggregate: FirstBy) -> Made:
     head = None
-    if not (rows.retracts and rows.may_go_below_zero):
+    if not rows.retracts or not (rows.may_go_below_zero or rows.in_windows):
         head = HeadOrder.of(aggregate, rows.types)
     holds_rows = head is None or rows.retracts
     # Rows of keys that expire are purged, all of them or none.

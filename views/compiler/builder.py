@@ -299,15 +299,16 @@ class Builder:
         by: tuple[str, ...] | None = None,
         retracts: bool = True,
         may_go_below_zero: bool = True,
+        in_windows: bool = False,
     ) -> tuple[NodeId, AggregateState]:
         """Return the state of one aggregate, and the last node that was made for it.
 
         ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted; ``may_go_below_zero``: also
-        those that are not there. If keys expire, all state has to be by key: values are then counted among the rows of the
-        group, and a user's aggregate is computed from them.
+        those that are not there. ``in_windows``: keys contain windows. If keys expire, all state has to be by key: values are
+        then counted among the rows of the group, and a user's aggregate is computed from them.
         """
         rows = GroupRows(
-            self, prepared, types, keys, where, expired, of_nothing, by, retracts, may_go_below_zero,
+            self, prepared, types, keys, where, expired, of_nothing, by, retracts, may_go_below_zero, in_windows,
             self.compiled.allow_pickle,
         )  # fmt: skip
         return rows.state(aggregate)

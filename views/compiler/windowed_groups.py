@@ -353,11 +353,14 @@ class _WindowedGroup:
             aggregates.append(SuppliedValue(BOUNDS[1], self._node.schema[BOUNDS[1]]))
             finished.insert(0, Column(BOUNDS[1], pl.col(BOUNDS[1]), copies=BOUNDS[1]))
         inputs, parts = [rows], []
+        # A pane that discards has differences: what it retracts may have been in an earlier one.
+        below_zero = windowing.mode == "discarding" or bool(builder.plan.below_zero_by(self._upstream))
         for aggregate in aggregates:
             before, part = builder.part(
                 aggregate, rows, types, keys, self._where, expired,
                 of_nothing=bool(windowing.always) and windowing.mode == "discarding", by=self._meets_by,
                 retracts=self._are_merging or windowing.window.depends_on_key or builder.plan.may_retract(self._upstream),
+                may_go_below_zero=below_zero, in_windows=True,
             )  # fmt: skip
             parts.append(part)
             if part.counts_input:

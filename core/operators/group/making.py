@@ -66,7 +66,7 @@ class GroupRows:
     """The prepared rows of groups, over which the state of an aggregate is made.
 
     ``of_nothing``: groups without rows are needed too. ``retracts``: rows may be retracted; ``may_go_below_zero``: also
-    those that are not there. If keys expire, all state has to be by key.
+    those that are not there. ``in_windows``: keys contain windows. If keys expire, all state has to be by key.
     """
 
     nodes: Nodes
@@ -79,6 +79,7 @@ class GroupRows:
     by: tuple[str, ...] | None
     retracts: bool
     may_go_below_zero: bool
+    in_windows: bool
     allow_pickle: bool
 
     @property
