@@ -20,7 +20,7 @@ from .kinds import WINDOW_START
 def changed_windows(spine: Spine, keys: Keys, value_runs: ValueRuns, size: int) -> tuple[KeyRows, KeyRows]:
     """Return the rows of the touched ``keys`` before the epoch and after it, from the start of a window on.
 
-    Windows that start at one instant are told apart by their order, so all of these are among them, or none. Cost: these rows, and
+    Windows that start at one instant are distinguished by their order, so all of these are among them, or none. Cost: these rows, and
     some searches.
     """
     delta = spine.delta
