@@ -223,18 +223,17 @@ class Spine(Totals):
         own.version, own._delta = Version(((*self.parts()[0], *filter(len, [waiting])), ())), delta
         return own
 
-    def whole(self, keys: Keys | None = None) -> tuple[Run, Run] | None:
+    def whole(self, keys: Keys) -> tuple[Run, Run] | None:
         """Return all entries in one run: those of the last commit, and those after this epoch; the state is then that run.
 
-        None where that would cost more than some entries for each one that this epoch adds, unless these ``keys``, all rows of
-        which are to be read, have most of all entries; and where runs stay apart.
+        None where that would cost more than some entries for each one that this epoch adds, unless these keys, which are to be
+        read and have few entries each, have most of all entries; and where runs stay apart.
         """
         if self._whole is None and self.has_delta and not self.keeps_runs and self.most_merged is None:
             runs, delta = self.runs, self.delta
             staged = self._staged
             if staged is None or not (
-                sum(map(len, runs)) <= AT_ONCE * len(delta)
-                or (keys is not None and have_most_entries(keys, runs))
+                sum(map(len, runs)) <= AT_ONCE * len(delta) or have_most_entries(keys, runs)
             ):
                 return None
             before = self._merger.merged(runs)

@@ -69,7 +69,7 @@ class RankedState(RecomputedState):
     def change(self, change: Change) -> AnyColumn:
         """See ``AggregateState``."""
         were, are = change.groups[: change.count_before], change.groups[change.count_before :]
-        whole = self._spine.whole(change.keys if self._may_go_below_zero else None)
+        whole = self._spine.whole(change.keys)
         if whole is None:
             runs = self._spine.runs
             results = self._of_several_runs(
