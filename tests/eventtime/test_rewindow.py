@@ -228,6 +228,22 @@ def test_a083_counted_windows_of_many_rows(seed: int, size: int, late: bool) -> 
         check(Count(size), counted(size), history)
 
 
+@pytest.mark.parametrize("size", [1, 10])
+def test_a083_counted_windows_of_a_long_key_whose_first_rows_were_taken_back(size: int) -> None:
+    """Rows come to a window of their own, so that none of those before it is looked for."""
+    engine = ec.Engine()
+    rows = engine.source("rows", {"at": pl.Datetime("us"), "x": pl.Int64}, kind="diffs", event_time="at")
+    view = engine.view("v", rows.window(ec.count_window(size)).group_by().agg(pl.col("x").sum()))
+    every = pl.DataFrame({"at": np.arange(10_030), "x": np.arange(10_030)}).cast({"at": pl.Datetime("us")})
+    rows.push(every.head(10_000))
+    rows.push(every.head(200).with_columns(_diff=pl.lit(-1)))
+    for row in every.tail(30).iter_slices(1):
+        rows.push(row)
+    left = every.tail(9_830).with_columns(window=pl.int_range(9_830) // size)
+    expected = left.group_by("window", maintain_order=True).agg(pl.col("x").sum())["x"]
+    assert view.read().sort("window_start")["x"].equals(expected)
+
+
 @of_profile(quick=40)
 @given(history=HISTORIES, size=st.integers(1, 4))
 def test_a084_the_last_rows(history: list[list[Entry]], size: int) -> None:
