@@ -60,6 +60,7 @@ def _distinct(rows: GroupRows, aggregate: Distinct) -> Made:
 @made_for(FirstBy)
 def _first_by(rows: GroupRows, aggregate: FirstBy) -> Made:
     head = None
+    # Checkpoints have no sums of first rows for windows whose rows may be retracted, so these are read from the arrangement.
     if not rows.retracts or not (rows.may_go_below_zero or rows.in_windows):
         head = HeadOrder.of(aggregate, rows.types)
     holds_rows = head is None or rows.retracts
