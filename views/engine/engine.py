@@ -81,8 +81,8 @@ class Engine(Pushing, Reporting, LiveDeclarations):
     subscriptions, positions of the input. It is opened when it is first needed, and only one engine at a time may
     have it open: ``close()``, the end of a ``with`` block or the end of the process releases it.
 
-    With ``workers``, if a view has sessions or windows that a function merges, an epoch is evaluated over that many buckets,
-    each in a thread: the results are the same, but rows of a view may be in another order, and functions that views use are
+    With ``workers``, if a view has sessions, or windows that a function merges and that close, an epoch is evaluated over that
+    many buckets, each in a thread: the results are the same, but rows of a view may be in another order, and functions that views use are
     called by several threads at once. Nothing else gains by buckets, so without such windows epochs are evaluated as with one
     worker (``docs/architecture/views.md`` has figures). A checkpoint can be opened with any number of workers.
 

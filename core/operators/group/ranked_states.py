@@ -33,7 +33,6 @@ from .ranks import Ranks
 MOST_KEYS = 1 << 20
 """The most keys whose values are kept for the next epoch, in up to 30 bytes each beside the rows."""
 
-
 FEW_KEYS = 1 << 8
 """So many keys are read of several runs without merging them."""
 
@@ -88,7 +87,7 @@ class RankedState(RecomputedState):
     ) -> list[pl.Series] | None:
         """Return the results for these keys over so many of the runs, from the first on; the last one of these numbers is that of all.
 
-        None if rows have to be read that are there too often, or that may be there less often than never.
+        None if so many values have to be refused where they are read, or if counts of rows may be negative.
         """
         if self._may_go_below_zero:
             return None

@@ -16,7 +16,6 @@ METHODS = ("lower", "higher", "nearest", "equiprobable", "midpoint", "linear")
 BETWEEN = ("median", "midpoint", "linear")
 """Those that are between two values, if there is none at the place."""
 
-
 RANKED: tuple[type[pl.DataType], ...] = (
     *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
     *(pl.Float32, pl.Float64, pl.Decimal, pl.Datetime, pl.Duration, pl.Time),
